@@ -1,0 +1,109 @@
+// Engine: the one door. Holds one model and a block of requests, and advances them sweep by sweep.
+//
+// Message-shaped: every call takes and returns plain values, no callbacks or shared pointers cross,
+// so an engine can live in another process. One thread calls it (the runner).
+//
+// A request's life: Admit (its pages are reserved as it grows) -> Sweep, Sweep, ... each giving a
+// token once its prompt is done -> finished (the last record says why) or Suspended to values and
+// admitted again later, here or in another process, with the same text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/sampling/sampling_params.h"
+#include "kernels/dtype.h"
+
+namespace nightshift {
+
+struct EngineOptions {
+  std::string pack_path;
+  ComputeType compute_type = ComputeType::kBF16;
+  int num_threads = 0;  // 0: one a core that the process may use
+  // Weights, KV pages and scratch together; the pools are sized from it at start.
+  int64_t memory_budget_bytes = int64_t{4} << 30;
+  // Tokens of one sweep (all spans of all batches): bounds activations and scratch.
+  int64_t max_sweep_tokens = 2048;
+  // Most prompt tokens of one request in a sweep; 0: no chunking beyond max_sweep_tokens.
+  int64_t prompt_chunk_tokens = 512;
+  // Most requests held at one time (the block).
+  int64_t max_block_requests = 256;
+
+  absl::Status Validate() const;
+};
+
+// What an engine can hold, fixed at Create.
+struct EngineInfo {
+  std::string model_digest;   // hex of the pack's digest
+  std::string numeric_mode;   // "f32/device", "bf16/device": compute type / who computes attention
+  std::string device;         // description for people
+  int64_t context_tokens = 0;
+  int64_t vocabulary = 0;
+  int64_t max_block_requests = 0;
+  int64_t kv_page_positions = 0;
+  int64_t kv_budget_pages = 0;   // pages over all layers for one stretch of positions count once
+  int64_t weight_bytes = 0;
+  int64_t kv_budget_bytes = 0;
+};
+
+// A request as it enters: fresh, or suspended before with what it had generated.
+struct EngineRequest {
+  uint64_t id = 0;  // chosen by the caller, unique among those held
+  std::vector<int32_t> prompt;     // not empty
+  std::vector<int32_t> generated;  // ids generated before a suspension; continues after them
+  std::vector<TokenLogprob> generated_logprobs;  // same length as generated
+  SamplingParams sampling;
+};
+
+struct AdmitOutcome {
+  uint64_t id = 0;
+  // OK; RESOURCE_EXHAUSTED (no room now, with asked, free and budget: come again after a sweep);
+  // INVALID_ARGUMENT (can never run here: over the context, over the whole budget, id out of range).
+  absl::Status status;
+};
+
+// One sampled token.
+struct SweepRecord {
+  uint64_t id = 0;
+  TokenLogprob token;
+  bool finished = false;
+  // When finished: why, and the completion as published. Text, kept tokens and logprobs are
+  // trimmed together: the stop string, and every token that reaches into it, is not part of them.
+  FinishReason finish_reason = FinishReason::kNone;
+  std::string stop_reason;   // the stop string, or the stop id in decimal; empty otherwise
+  std::string text;          // valid UTF-8; empty for a pack without tokenizer
+  int64_t kept_tokens = 0;   // how many of the generated tokens belong to the completion
+};
+
+struct SweepResult {
+  std::vector<SweepRecord> records;
+  int64_t prompt_tokens = 0;  // computed in this sweep
+  int64_t output_tokens = 0;  // sampled in this sweep
+  // Requests sent back because KV pages ran out (youngest first); admit them again later.
+  std::vector<EngineRequest> evicted;
+};
+
+class Engine {
+ public:
+  // Loads the pack. Errors: NOT_FOUND, DATA_LOSS (checksum, with shard and offset),
+  // RESOURCE_EXHAUSTED (budget too small for the weights and one request, with numbers).
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  virtual const EngineInfo& info() const = 0;
+  virtual std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) = 0;
+  // Advances every held request by its span. A finished request has left the engine and its pages
+  // are free when this returns. An error concerns the whole block: nothing of it was sampled.
+  virtual absl::StatusOr<SweepResult> Sweep() = 0;
+  // Takes requests out with their state; unknown ids are skipped.
+  virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;
+  // Drops requests (cancelled): their pages are free at once. Unknown ids are skipped.
+  virtual void Retire(const std::vector<uint64_t>& ids) = 0;
+  virtual int64_t num_held() const = 0;
+};
+
+}  // namespace nightshift

@@ -1,0 +1,20 @@
+// Canonical names of a model's tensors in a pack. One name, one meaning, for every family.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace nightshift {
+
+// Model level: "embed" [V, W] token table, "positions" [P, E] learned positions, "project_in"
+// [E, W], "project_out" [W, E], "final_norm.weight", "final_norm.bias" [E], "head" [V, W].
+// A tied head is not stored: the forward uses "embed".
+//
+// Layer level, "layers.I.NAME": "attention_norm.weight|bias", "q|k|v|o.weight" and ".bias",
+// "ffn_norm.weight|bias", "gate.weight" [F, E] (gated families), "up.weight|bias" [F, E],
+// "down.weight|bias" [E, F].
+inline std::string LayerTensor(int64_t layer, const std::string& name) {
+  return "layers." + std::to_string(layer) + "." + name;
+}
+
+}  // namespace nightshift

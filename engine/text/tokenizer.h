@@ -1,0 +1,60 @@
+// Tokenizer: text to token ids and back. Immutable and thread-safe after Create.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/text/tokenizer_spec.h"
+
+namespace nightshift {
+
+// A stretch of a text, in bytes.
+struct TextRange {
+  size_t first = 0;
+  size_t length = 0;
+};
+
+class Tokenizer {
+ public:
+  // Errors: INVALID_ARGUMENT naming what in the spec does not fit (pattern, merge, id).
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
+  virtual ~Tokenizer() = default;
+
+  // Encodes UTF-8 text without adding BOS or EOS. Special tokens are recognised only where they lie
+  // wholly inside one of `trusted` (ascending, disjoint); elsewhere their text is ordinary text.
+  // Non-special added tokens are recognised everywhere. Bytes without a token are dropped as the
+  // original tokenizers do. Errors: INVALID_ARGUMENT for invalid UTF-8 with the byte offset.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(
+      absl::string_view text, const std::vector<TextRange>& trusted) const = 0;
+
+  // The bytes that one token stands for; empty for ids out of range. Special tokens give their text.
+  virtual absl::string_view TokenBytes(int32_t id) const = 0;
+  virtual bool IsSpecial(int32_t id) const = 0;
+  // Whole-sequence decoding; always valid UTF-8 (broken bytes become U+FFFD).
+  virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
+
+  virtual const TokenizerSpec& spec() const = 0;
+};
+
+// Collects the bytes of generated tokens; text() is always valid UTF-8: an unfinished sequence at
+// the end is held back until it is complete, and becomes U+FFFD at Finish.
+class TextAccumulator {
+ public:
+  explicit TextAccumulator(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // Special tokens add nothing.
+  void Append(int32_t token);
+  void Finish();
+  const std::string& text() const { return text_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string text_;
+  std::string pending_;
+};
+
+}  // namespace nightshift

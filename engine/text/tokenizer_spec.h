@@ -1,0 +1,76 @@
+// TokenizerSpec: a tokenizer as data. tokenizer.json and GGUF metadata are translated to it at
+// import; the pack stores it as JSON; Tokenizer runs it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace nightshift {
+
+struct AddedToken {
+  int32_t id = 0;
+  std::string text;
+  bool special = false;  // a control token: never made from a caller's text by default
+  bool lstrip = false;
+  bool rstrip = false;
+  bool single_word = false;
+  bool normalized = false;
+};
+
+struct TokenizerSpec {
+  std::string model = "byte_bpe";
+  // Token bytes by id (already decoded from the byte-to-unicode alphabet); may hold any byte.
+  std::vector<std::string> tokens;
+  // Merges in rank order as pairs of ids, and the id they make.
+  struct Merge {
+    int32_t left = 0;
+    int32_t right = 0;
+    int32_t merged = 0;
+  };
+  std::vector<Merge> merges;
+  bool ignore_merges = false;  // a pre-token that is itself a token is not split (Llama-3)
+  // Applied in order; each splits what the one before left. PCRE2 patterns, or "digits" steps.
+  struct PreTokenizer {
+    enum class Kind : uint8_t { kPattern, kDigits } kind = Kind::kPattern;
+    std::string pattern;      // kPattern: matches are pre-tokens, text between them too
+    bool individual = true;   // kDigits: each digit alone
+  };
+  std::vector<PreTokenizer> pre_tokenizers;
+  bool add_prefix_space = false;
+  bool normalize_nfc = false;  // Qwen2
+  std::vector<AddedToken> added_tokens;
+  int32_t bos_token = -1;
+  int32_t unknown_token = -1;
+  std::vector<int32_t> eos_tokens;
+  bool add_bos = false;  // raw prompts start with bos_token
+};
+
+std::string TokenizerSpecToJson(const TokenizerSpec& spec);
+// Errors: INVALID_ARGUMENT naming the field; ids out of range, overlong counts.
+absl::StatusOr<TokenizerSpec> TokenizerSpecFromJson(const std::string& text);
+
+// From a Hugging Face tokenizer.json (and tokenizer_config.json, may be empty: add_bos_token,
+// bos_token, eos_token). What the file asks and we do not have is refused by name.
+absl::StatusOr<TokenizerSpec> TokenizerSpecFromHuggingFace(const std::string& tokenizer_json,
+                                                           const std::string& tokenizer_config_json);
+
+// The tokenizer.* keys of a GGUF file.
+struct GgufTokenizerMetadata {
+  std::string model;  // tokenizer.ggml.model
+  std::string pre;    // tokenizer.ggml.pre
+  std::vector<std::string> tokens;
+  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+  std::vector<std::string> merges;
+  int32_t bos_token = -1;
+  int32_t eos_token = -1;
+  int32_t unknown_token = -1;
+  int32_t eot_token = -1;  // a second end id, where given
+  bool add_bos = false;
+  bool add_space_prefix = false;
+};
+absl::StatusOr<TokenizerSpec> TokenizerSpecFromGguf(const GgufTokenizerMetadata& metadata);
+
+}  // namespace nightshift
