@@ -1,0 +1,47 @@
+// ModelCatalog: the packs that this daemon may serve: one given, or every pack in a folder.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+
+namespace nightshift {
+
+struct CatalogModel {
+  std::string name;  // the pack folder's name
+  std::string path;
+  std::string architecture;
+  std::string digest;
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+  int64_t context_tokens = 0;
+  int64_t vocabulary = 0;
+  bool has_tokenizer = false;
+  bool has_chat_template = false;
+  absl::Status status;  // why the pack cannot be served
+};
+
+// Thread-safe. Rescan sees packs that were added while the daemon runs.
+class ModelCatalog {
+ public:
+  // `paths`: pack folders; `models_directory`: a folder of packs; either may be empty.
+  ModelCatalog(std::vector<std::string> paths, std::string models_directory);
+  void Rescan();
+  std::vector<CatalogModel> List() const;
+  // Empty name: the only model. NOT_FOUND names those that exist; FAILED_PRECONDITION: not loadable.
+  absl::StatusOr<CatalogModel> Find(const std::string& name);
+
+ private:
+  const std::vector<std::string> paths_;
+  const std::string models_directory_;
+  mutable Mutex mutex_;
+  std::map<std::string, CatalogModel> models_ GUARDED_BY(mutex_);
+};
+
+}  // namespace nightshift

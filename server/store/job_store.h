@@ -1,0 +1,183 @@
+// JobStore: jobs, their input rows and their results, durably. Two implementations: SQLite
+// (sqlite_job_store.h) and the tests' memory store; one conformance suite runs over both.
+//
+// Storage shape: the input of a job is one immutable file (its bytes as uploaded) with an index of
+// rows (offset, length) here; results are rows with inline bodies. Bodies are opaque bytes to the
+// store (serialised nightshift.v1.Result without seq), each kept with its CRC32C.
+//
+// Threads: writing methods are called by one thread only (the StoreActor's), inside a transaction
+// that the actor opens; reading methods may be called from any thread.
+// Errors, everywhere: NOT_FOUND (job), DATA_LOSS (a record fails its checksum, named),
+// RESOURCE_EXHAUSTED (disk full), INTERNAL (I/O error on commit: the daemon must exit and recover).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace nightshift {
+
+// As nightshift.v1.JobState, plus kReceiving: rows are being inserted, the job is invisible.
+enum class JobState : uint8_t {
+  kReceiving = 0,
+  kQueued = 1,
+  kRunning = 3,
+  kCancelling = 5,
+  kSucceeded = 6,
+  kFailed = 7,
+  kCancelled = 8,
+};
+bool IsTerminal(JobState state);
+
+enum class RowState : uint8_t { kPending = 0, kRunning = 1, kSucceeded = 2, kFailed = 3, kCancelled = 4 };
+
+struct RowCounts {
+  int64_t total = 0;
+  int64_t pending = 0;
+  int64_t running = 0;
+  int64_t succeeded = 0;
+  int64_t failed = 0;
+  int64_t cancelled = 0;
+};
+
+struct JobRecord {
+  std::string id;          // job_id, the client's or ours
+  std::string uid;         // UUID, ours
+  std::string tenant;
+  std::string request_id;  // idempotency key, unique with the tenant when not empty
+  std::string fingerprint; // hash of what was submitted: tells a retry from a different body
+  std::string model;
+  std::string spec;        // serialised nightshift.v1.JobSpec, defaults resolved (seed drawn)
+  int32_t priority = 2;
+  int32_t input_format = 0;  // nightshift.v1.InputFormat
+  std::string input_file;    // relative to the state directory; empty for none
+  JobState state = JobState::kReceiving;
+  RowCounts counts;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+  int64_t last_seq = 0;
+  int64_t create_time_us = 0;  // wall clock
+  int64_t start_time_us = 0;   // 0: not yet
+  int64_t end_time_us = 0;     // 0: not yet
+  std::string error;           // serialised google.rpc.Status of a FAILED job
+};
+
+// One input row at acceptance. A row that can never run carries its result already.
+struct NewRow {
+  int64_t index = 0;   // dense from 0
+  int64_t offset = 0;  // of its bytes in the input file
+  int64_t length = 0;
+  int64_t line = 0;    // 1-based, 0 for no lines
+  std::optional<std::string> error_body;  // published at acceptance as this row's result
+};
+
+// A row taken for execution, with what an earlier run had generated (durable progress).
+struct ClaimedRow {
+  std::string job_id;
+  int64_t index = 0;
+  int64_t offset = 0;
+  int64_t length = 0;
+  int64_t line = 0;
+  int32_t attempt = 1;  // this one included
+  std::string progress;  // opaque, as given to SaveProgress; empty for none
+};
+
+struct FinishedRow {
+  std::string job_id;
+  int64_t index = 0;
+  RowState outcome = RowState::kSucceeded;  // kSucceeded, kFailed or kCancelled
+  std::string body;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+};
+
+struct RowProgress {
+  std::string job_id;
+  int64_t index = 0;
+  std::string progress;
+};
+
+struct StoredResult {
+  int64_t seq = 0;
+  std::string body;
+};
+
+struct JobFilter {
+  std::optional<JobState> state;
+  // Page position: jobs strictly older than (create_time_us, id) in newest-first order.
+  int64_t before_create_time_us = INT64_MAX;
+  std::string before_id;
+};
+
+class JobStore {
+ public:
+  virtual ~JobStore() = default;
+
+  // --- writing: StoreActor only ---
+  virtual absl::Status Begin() = 0;
+  // Durable when this returns OK.
+  virtual absl::Status Commit() = 0;
+  virtual void Rollback() = 0;
+  // Nested undo: what a failing write did since the mark is taken back, its neighbours stay.
+  virtual absl::Status SetMark() = 0;
+  virtual absl::Status ReleaseMark() = 0;
+  virtual absl::Status RollbackToMark() = 0;
+  // Moves the log into the database between commits.
+  virtual absl::Status Checkpoint() = 0;
+
+  // Inserts a job in kReceiving. ALREADY_EXISTS: id, or (tenant, request_id).
+  virtual absl::Status InsertJob(const JobRecord& job) = 0;
+  // Appends rows to a kReceiving job; rows with error_body are published at once.
+  virtual absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) = 0;
+  // kReceiving -> kQueued, or kSucceeded when no row is left to run.
+  virtual absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) = 0;
+  // Deletes a job and its rows and results (a refused or broken upload).
+  virtual absl::Status DeleteJob(const std::string& job_id) = 0;
+
+  // Takes up to `limit` pending rows of the job in index order, raising their attempts durably.
+  // The first claim makes the job kRunning.
+  virtual absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
+                                                        int64_t now_us) = 0;
+  // Publishes results with dense sequence numbers, counters and state in this transaction. A row
+  // that is terminal already keeps its first result: the later one is dropped and counted in the
+  // return value. When the last row ends the job becomes kSucceeded (kCancelled if it was
+  // kCancelling).
+  virtual absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) = 0;
+  // Keeps what running rows have generated so far.
+  virtual absl::Status SaveProgress(const std::vector<RowProgress>& rows) = 0;
+  // Gives claimed rows back (suspended, drained); an attempt that was no fault is not counted.
+  virtual absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) = 0;
+  // kQueued or kRunning -> kCancelling. Idempotent for kCancelling and kCancelled;
+  // FAILED_PRECONDITION for other terminal states.
+  virtual absl::Status RequestCancel(const std::string& job_id) = 0;
+  // Ends the job as kFailed with this error; `rows` up to `limit` unfinished rows are listed by
+  // NextUnfinished and published by the caller before.
+  virtual absl::Status FailJob(const std::string& job_id, const std::string& error,
+                               int64_t now_us) = 0;
+  // After a restart: every row that was running is pending again, without counting the attempt;
+  // kReceiving jobs are deleted. Returns the input files that belong to no job any more.
+  virtual absl::StatusOr<std::vector<std::string>> Recover() = 0;
+
+  // --- reading: any thread ---
+  virtual absl::StatusOr<JobRecord> GetJob(const std::string& job_id) = 0;
+  virtual absl::StatusOr<JobRecord> FindSubmission(const std::string& tenant,
+                                                   const std::string& request_id) = 0;
+  virtual absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter,
+                                                          int64_t limit) = 0;
+  // Jobs that still have work, in the order they should run: priority, then age.
+  virtual absl::StatusOr<std::vector<JobRecord>> ActiveJobs() = 0;
+  // Results with seq > after_seq in order, until max_bytes of bodies (at least one).
+  virtual absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
+                                                                int64_t after_seq,
+                                                                int64_t max_bytes) = 0;
+  // Up to `limit` rows that have no result yet and are not running, in index order.
+  virtual absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
+                                                                 int64_t limit) = 0;
+  virtual std::string description() const = 0;  // "sqlite 3.40.1"
+};
+
+}  // namespace nightshift

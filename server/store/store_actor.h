@@ -1,0 +1,76 @@
+// StoreActor: the one thread that writes. Groups queued writes into one transaction (group commit)
+// and answers each after the commit; reads run on a few threads of their own.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/base/mutex.h"
+#include "server/store/job_events.h"
+#include "server/store/job_store.h"
+
+namespace nightshift {
+
+struct StoreActorOptions {
+  int64_t max_queued_writes = 4096;  // beyond it Write answers RESOURCE_EXHAUSTED
+  int64_t max_queued_reads = 4096;
+  int64_t max_writes_per_commit = 256;
+  int num_readers = 2;
+  // Called once, on the store thread, when a commit fails with an I/O error: the daemon must stop
+  // accepting and exit, a failed sync is never retried.
+  std::function<void(const absl::Status&)> on_fatal;
+};
+
+class StoreActor {
+ public:
+  // A unit of change: runs inside the open transaction; a failing one is undone alone.
+  using WriteOperation = std::function<absl::Status(JobStore&)>;
+  using ReadOperation = std::function<void(JobStore&)>;
+  using Done = std::function<void(const absl::Status&)>;
+
+  StoreActor(std::unique_ptr<JobStore> store, StoreActorOptions options);
+  // Finishes what is queued, then stops.
+  ~StoreActor();
+
+  // Queues a write. `done` runs on the store thread after the commit that holds it (or with the
+  // error). `job_id` (may be empty) is notified in events() after a successful commit, before done.
+  // RESOURCE_EXHAUSTED at once when the queue is full: then done is not called.
+  absl::Status Write(const std::string& job_id, WriteOperation operation, Done done);
+  // As Write, and waits. For threads that may block (runner, main), never for gRPC reactions.
+  absl::Status WriteAndWait(const std::string& job_id, WriteOperation operation);
+  // Queues a read for a reader thread.
+  absl::Status Read(ReadOperation operation);
+
+  JobEvents& events() { return events_; }
+  JobStore& store() { return *store_; }  // reading methods only
+
+ private:
+  struct PendingWrite {
+    std::string job_id;
+    WriteOperation operation;
+    Done done;
+  };
+  void WriteLoop();
+  void ReadLoop();
+
+  std::unique_ptr<JobStore> store_;
+  const StoreActorOptions options_;
+  JobEvents events_;
+  Mutex mutex_;
+  CondVar writes_ready_;
+  CondVar reads_ready_;
+  std::deque<PendingWrite> writes_ GUARDED_BY(mutex_);
+  std::deque<ReadOperation> reads_ GUARDED_BY(mutex_);
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> readers_;
+  std::thread writer_;
+};
+
+}  // namespace nightshift
