@@ -1,4 +1,4 @@
-// Mutex, MutexLock and CondVar over std, annotated for clang's -Wthread-safety.
+// Mutex, MutexLock and CondVar over std, annotated by Abseil's macros for clang's -Wthread-safety.
 // Debian's absl::Mutex makes ThreadSanitizer report races that are not there.
 #pragma once
 
@@ -6,35 +6,27 @@
 #include <condition_variable>
 #include <mutex>
 
-#if defined(__clang__)
-#define NIGHTSHIFT_TS(x) __attribute__((x))
-#else
-#define NIGHTSHIFT_TS(x)
-#endif
-#define GUARDED_BY(x) NIGHTSHIFT_TS(guarded_by(x))
-#define REQUIRES(...) NIGHTSHIFT_TS(requires_capability(__VA_ARGS__))
-#define EXCLUDES(...) NIGHTSHIFT_TS(locks_excluded(__VA_ARGS__))
-#define NO_THREAD_SAFETY_ANALYSIS NIGHTSHIFT_TS(no_thread_safety_analysis)
+#include "absl/base/thread_annotations.h"
 
 namespace nightshift {
 
-// One lock a class; every field it protects is marked GUARDED_BY.
-class NIGHTSHIFT_TS(capability("mutex")) Mutex {
+// One lock a class; every field it protects is marked ABSL_GUARDED_BY.
+class ABSL_LOCKABLE Mutex {
  public:
-  void Lock() NIGHTSHIFT_TS(acquire_capability()) { mutex_.lock(); }
-  void Unlock() NIGHTSHIFT_TS(release_capability()) { mutex_.unlock(); }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
 
  private:
   friend class CondVar;
   std::mutex mutex_;
 };
 
-class NIGHTSHIFT_TS(scoped_lockable) MutexLock {
+class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) NIGHTSHIFT_TS(acquire_capability(mutex)) : mutex_(mutex) {
+  explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
     mutex_.Lock();
   }
-  ~MutexLock() NIGHTSHIFT_TS(release_capability()) { mutex_.Unlock(); }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_.Unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
@@ -45,13 +37,13 @@ class NIGHTSHIFT_TS(scoped_lockable) MutexLock {
 // Waits release and retake the mutex that the caller holds. Spurious wakes happen: loop.
 class CondVar {
  public:
-  void Wait(Mutex& mutex) REQUIRES(mutex) {
+  void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
   // Returns false when `timeout` passed without a notification.
-  bool WaitFor(Mutex& mutex, std::chrono::microseconds timeout) REQUIRES(mutex) {
+  bool WaitFor(Mutex& mutex, std::chrono::microseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     // wait_until on the system clock: gcc 12's TSan does not know pthread_cond_clockwait.
     const bool notified =

@@ -33,11 +33,11 @@ class WorkerPool {
   Mutex mutex_;
   CondVar start_;
   CondVar done_;
-  const std::function<void(int64_t, int)>* task_ GUARDED_BY(mutex_) = nullptr;
-  int64_t num_tasks_ GUARDED_BY(mutex_) = 0;
-  int64_t next_task_ GUARDED_BY(mutex_) = 0;
-  int64_t running_ GUARDED_BY(mutex_) = 0;
-  bool stopping_ GUARDED_BY(mutex_) = false;
+  const std::function<void(int64_t, int)>* task_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  int64_t num_tasks_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t next_task_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -41,7 +41,7 @@ class ModelCatalog {
   const std::vector<std::string> paths_;
   const std::string models_directory_;
   mutable Mutex mutex_;
-  std::map<std::string, CatalogModel> models_ GUARDED_BY(mutex_);
+  std::map<std::string, CatalogModel> models_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace nightshift

@@ -28,8 +28,8 @@ class JobEvents {
   struct Subscriber;
   Mutex mutex_;
   CondVar idle_;
-  std::unordered_map<int64_t, std::shared_ptr<Subscriber>> subscribers_ GUARDED_BY(mutex_);
-  int64_t next_id_ GUARDED_BY(mutex_) = 1;
+  std::unordered_map<int64_t, std::shared_ptr<Subscriber>> subscribers_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace nightshift

@@ -66,9 +66,9 @@ class StoreActor {
   Mutex mutex_;
   CondVar writes_ready_;
   CondVar reads_ready_;
-  std::deque<PendingWrite> writes_ GUARDED_BY(mutex_);
-  std::deque<ReadOperation> reads_ GUARDED_BY(mutex_);
-  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::deque<PendingWrite> writes_ ABSL_GUARDED_BY(mutex_);
+  std::deque<ReadOperation> reads_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> readers_;
   std::thread writer_;
 };
