@@ -82,6 +82,7 @@ struct HeadState {
   double tempered_sum_exp;    // of logits / temperature relative to max_logit / temperature
   float best_noisy;           // start at -infinity
   int32_t noisy_winner;       // argmax of logit / temperature + Gumbel noise; -1 at start
+  float noisy_winner_logit;   // its logit, before temperature and noise
   std::vector<Candidate> candidates;  // best first; equal logits: the lower token first
 };
 

@@ -50,6 +50,8 @@ class TextAccumulator {
   void Append(int32_t token);
   void Finish();
   const std::string& text() const { return text_; }
+  // True while the last bytes are held back.
+  bool has_pending() const { return !pending_.empty(); }
 
  private:
   const Tokenizer& tokenizer_;
