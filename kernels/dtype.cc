@@ -1,0 +1,54 @@
+#include "kernels/dtype.h"
+
+#include "kernels/base/check.h"
+
+namespace nightshift {
+
+const char* DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "F32";
+    case DType::kF16:
+      return "F16";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kI8G32:
+      return "I8G32";
+    case DType::kI4G32:
+      return "I4G32";
+    case DType::kU4G32:
+      return "U4G32";
+    case DType::kU4G64:
+      return "U4G64";
+    case DType::kU8G32:
+      return "U8G32";
+    case DType::kU8G64:
+      return "U8G64";
+    case DType::kI8G64:
+      return "I8G64";
+    case DType::kI4G64:
+      return "I4G64";
+  }
+  return "unknown";
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+int64_t FloatBytes(DType dtype) {
+  CHECK(IsFloat(dtype));
+  return dtype == DType::kF32 ? 4 : 2;
+}
+
+const char* ComputeTypeName(ComputeType type) {
+  switch (type) {
+    case ComputeType::kF32:
+      return "f32";
+    case ComputeType::kBF16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+}  // namespace nightshift
