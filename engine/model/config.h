@@ -12,7 +12,7 @@ namespace nightshift {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class PositionKind : uint8_t { kRope, kLearned };
-enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kDivisors };
 
 struct RopeConfig {
   double theta = 10000.0;
@@ -22,6 +22,8 @@ struct RopeConfig {
   double low_freq_factor = 1.0;               // llama3
   double high_freq_factor = 4.0;              // llama3
   int64_t original_context_tokens = 0;        // llama3
+  // kDivisors: one number a pair, each divides the pair's frequency. How GGUF stores llama3.
+  std::vector<float> divisors;
 };
 
 // Written to the pack's manifest and read from there; the Hugging Face config.json and the GGUF
