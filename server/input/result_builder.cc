@@ -1,0 +1,85 @@
+#include "server/input/result_builder.h"
+
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "server/input/rpc_error.h"
+
+namespace nightshift {
+namespace {
+
+// Of custom_id and stop_reason, whose own limits are lower.
+constexpr int64_t kMaxStringBytes = 4096;
+
+v1::Result MakeResult(const ResultHeader& header) {
+  v1::Result result;
+  result.set_index(header.index);
+  result.set_line(header.line);
+  // A string field that is not UTF-8 would make the stored record unreadable.
+  result.set_custom_id(CleanText(header.custom_id, kMaxStringBytes));
+  result.set_form(header.form);
+  return result;
+}
+
+v1::FinishReason WireFinishReason(FinishReason finish_reason) {
+  switch (finish_reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kNone:
+      break;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+std::string BytesOf(const Tokenizer* tokenizer, int32_t token) {
+  return tokenizer == nullptr ? std::string() : std::string(tokenizer->TokenBytes(token));
+}
+
+void AddLogprob(const TokenLogprob& token, const Tokenizer* tokenizer, v1::Completion& completion) {
+  v1::TokenLogprob* added = completion.add_logprobs();
+  added->set_token(token.token);
+  added->set_bytes(BytesOf(tokenizer, token.token));
+  added->set_logprob(token.logprob);
+  for (const TopLogprob& alternative : token.top) {
+    v1::TopLogprob* top = added->add_top();
+    top->set_token(alternative.token);
+    top->set_bytes(BytesOf(tokenizer, alternative.token));
+    top->set_logprob(alternative.logprob);
+  }
+}
+
+}  // namespace
+
+std::string BuildCompletionResult(const ResultHeader& header, const CompletionOutcome& outcome,
+                                  const Tokenizer* tokenizer) {
+  v1::Result result = MakeResult(header);
+  v1::Completion& completion = *result.mutable_completion();
+  completion.set_text(outcome.text);
+  for (const TokenLogprob& token : outcome.kept) {
+    completion.add_token_ids(token.token);
+    if (outcome.want_logprobs) {
+      AddLogprob(token, tokenizer, completion);
+    }
+  }
+  completion.set_finish_reason(WireFinishReason(outcome.finish_reason));
+  completion.set_stop_reason(CleanText(outcome.stop_reason, kMaxStringBytes));
+  completion.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
+  completion.mutable_usage()->set_output_tokens(outcome.output_tokens);
+  completion.set_seed(outcome.seed);
+  completion.set_attempt(outcome.attempt);
+  completion.set_model_digest(outcome.model_digest);
+  completion.set_numeric_mode(outcome.numeric_mode);
+  completion.set_model(outcome.model);
+  return result.SerializeAsString();
+}
+
+std::string BuildErrorResult(const ResultHeader& header, const absl::Status& error) {
+  CHECK(!error.ok());
+  v1::Result result = MakeResult(header);
+  *result.mutable_error() = ToRpcStatus(error);
+  return result.SerializeAsString();
+}
+
+}  // namespace nightshift

@@ -1,0 +1,46 @@
+// Bodies of results as the store keeps them: serialised nightshift.v1.Result without seq.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/sampling/sampling_params.h"
+#include "engine/text/tokenizer.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// What every result tells of its request.
+struct ResultHeader {
+  int64_t index = 0;  // row in the job
+  int64_t line = 0;   // 1-based, 0 for no lines
+  std::string custom_id;
+  v1::RequestForm form = v1::REQUEST_FORM_UNSPECIFIED;
+};
+
+struct CompletionOutcome {
+  std::string text;                        // valid UTF-8
+  std::vector<TokenLogprob> kept;          // tokens of the completion, trimmed with the text
+  bool want_logprobs = false;
+  FinishReason finish_reason = FinishReason::kNone;
+  std::string stop_reason;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // sampled, the end token included
+  uint64_t seed = 0;
+  int32_t attempt = 1;
+  std::string model_digest;
+  std::string numeric_mode;
+  std::string model;
+};
+
+// `tokenizer` gives the bytes of tokens in logprobs; nullptr leaves them empty.
+std::string BuildCompletionResult(const ResultHeader& header, const CompletionOutcome& outcome,
+                                  const Tokenizer* tokenizer);
+
+// `error` is not OK; its details are kept as ToRpcStatus does.
+std::string BuildErrorResult(const ResultHeader& header, const absl::Status& error);
+
+}  // namespace nightshift
