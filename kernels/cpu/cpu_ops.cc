@@ -1,0 +1,310 @@
+#include "kernels/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/base/check.h"
+#include "kernels/convert.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/head_reduce.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/row_ops.h"
+#include "kernels/panel_layout.h"
+
+namespace nightshift::cpu {
+namespace {
+
+// Elements (or multiply-adds) worth one task: about 10 us, well above the cost of waking a thread.
+constexpr int64_t kTaskWork = 1 << 16;
+
+void CheckSameShape(MatrixView a, MatrixView b) {
+  CHECK_EQ(a.rows, b.rows);
+  CHECK_EQ(a.columns, b.columns);
+}
+
+float ElementAt(const WeightShardView& shard, int64_t offset) {
+  if (shard.dtype == DType::kF32) {
+    float value = 0.0F;
+    std::memcpy(&value, shard.data + offset * 4, sizeof(value));
+    return value;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, shard.data + offset * 2, sizeof(bits));
+  return shard.dtype == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
+}
+
+void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float* out) {
+  const auto after = std::upper_bound(
+      table.shards.begin(), table.shards.end(), id,
+      [](int64_t row, const WeightShardView& shard) { return row < shard.first_output; });
+  CHECK(after != table.shards.begin());
+  const WeightShardView& shard = *(after - 1);
+  const int64_t n = id - shard.first_output;
+  CHECK_LT(n, shard.outputs);
+  for (int64_t k = 0; k < table.inputs; ++k) {
+    const float value = ElementAt(shard, PanelOffset(n, k, shard.padded_inputs()));
+    out[k] = accumulate ? out[k] + value : value;
+  }
+}
+
+// Calls body(span, row in span) for the row-th row of all spans together.
+struct SpanRow {
+  const AttentionSpan* span = nullptr;
+  int64_t row = 0;
+};
+
+std::vector<SpanRow> ListRows(std::span<const AttentionSpan> spans) {
+  std::vector<SpanRow> rows;
+  for (const AttentionSpan& span : spans) {
+    const int64_t pages = static_cast<int64_t>(span.pages.size());
+    CHECK_LE(span.first_position + span.num_rows, pages * kPagePositions);
+    for (int64_t row = 0; row < span.num_rows; ++row) {
+      rows.push_back({&span, row});
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+void Scratch::Free::operator()(float* memory) const { std::free(memory); }
+
+float* Scratch::Get(int64_t count) {
+  if (count > capacity_) {
+    const auto bytes = static_cast<size_t>(RoundUp(count * 4, 64));
+    memory_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    CHECK(memory_ != nullptr);
+    std::memset(memory_.get(), 0, bytes);
+    capacity_ = count;
+  }
+  return memory_.get();
+}
+
+CpuOps::CpuOps(ComputeType compute_type, WorkerPool& pool)
+    : compute_type_(compute_type),
+      pool_(pool),
+      worker_scratch_(static_cast<size_t>(pool.num_threads())) {}
+
+template <typename Body>
+void CpuOps::ForEachRow(int64_t rows, int64_t row_work, const Body& body) {
+  const int64_t task_rows = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(1, row_work));
+  pool_.ParallelFor((rows + task_rows - 1) / task_rows, [&](int64_t task, int worker) {
+    const int64_t last = std::min(rows, (task + 1) * task_rows);
+    for (int64_t row = task * task_rows; row < last; ++row) {
+      body(row, worker);
+    }
+  });
+}
+
+void CpuOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> ids,
+                             bool accumulate, MatrixView out) {
+  CHECK_EQ(out.rows, static_cast<int64_t>(ids.size()));
+  CHECK_EQ(out.columns, table.inputs);
+  // Each pair of k is a cache line of its own: dearer than reading a row.
+  ForEachRow(out.rows, out.columns * 4, [&](int64_t row, int) {
+    GatherWeightRow(table, ids[static_cast<size_t>(row)], accumulate, out.row(row));
+  });
+}
+
+void CpuOps::RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) {
+  CheckSameShape(x, out);
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
+    RmsNormRow(x.row(row), weight, epsilon, x.columns, out.row(row));
+  });
+}
+
+void CpuOps::LayerNorm(MatrixView x, const float* weight, const float* bias, float epsilon,
+                       MatrixView out) {
+  CheckSameShape(x, out);
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
+    LayerNormRow(x.row(row), weight, bias, epsilon, x.columns, out.row(row));
+  });
+}
+
+MatrixView CpuOps::RoundInputs(MatrixView x) {
+  if (compute_type_ != ComputeType::kBF16) return x;
+  const MatrixView rounded = {rounded_inputs_.Get(x.rows * x.columns), x.rows, x.columns,
+                              x.columns};
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
+    RoundThroughBF16(x.row(row), x.columns, rounded.row(row));
+  });
+  return rounded;
+}
+
+void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView out) {
+  const WeightShardView& weight = args.weight;
+  const int64_t panels = weight.panels();
+  const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
+  // A panel is the unit; with few of them its rows are split too, in multiples of the widest tile.
+  const int64_t wanted_tasks = 4 * pool_.num_threads();
+  const int64_t row_parts = std::clamp<int64_t>(wanted_tasks / panels, 1, (x.rows + 23) / 24);
+  const int64_t part_rows = RoundUp((x.rows + row_parts - 1) / row_parts, 6);
+  const int64_t unit_work = kPanelOutputs * x.columns * part_rows;
+  const int64_t units = panels * row_parts;
+  const int64_t task_units = std::max<int64_t>(1, kTaskWork / unit_work);
+  pool_.ParallelFor((units + task_units - 1) / task_units, [&](int64_t task, int worker) {
+    float* accumulators =
+        worker_scratch_[static_cast<size_t>(worker)].Get(kMaxMatMulRows * kPanelOutputs);
+    const int64_t last = std::min(units, (task + 1) * task_units);
+    for (int64_t unit = task * task_units; unit < last; ++unit) {
+      const int64_t panel = unit / row_parts;
+      const int64_t first_row = unit % row_parts * part_rows;
+      const int64_t rows = std::min(part_rows, x.rows - first_row);
+      if (rows <= 0) continue;
+      const int64_t first_output = weight.first_output + panel * kPanelOutputs;
+      const int64_t outputs = std::min(kPanelOutputs, weight.outputs - panel * kPanelOutputs);
+      MultiplyPanel({.x = x.Rows(first_row, rows),
+                     .panel = weight.data + panel * panel_bytes,
+                     .weight_type = weight.dtype,
+                     .bias = args.bias == nullptr ? nullptr : args.bias + first_output,
+                     .out = out.Rows(first_row, rows).Columns(first_output, outputs),
+                     .accumulate = args.accumulate,
+                     .accumulators = accumulators});
+    }
+  });
+}
+
+void CpuOps::MatMul(const MatMulArgs& args) {
+  const WeightShardView& weight = args.weight;
+  CHECK(IsFloat(weight.dtype));
+  CHECK(compute_type_ == ComputeType::kF32 || weight.dtype == DType::kBF16);
+  CHECK_EQ(args.x.columns, weight.inputs);
+  CHECK_EQ(args.x.rows, args.out.rows);
+  CHECK_EQ(weight.first_output % kPanelOutputs, 0);
+  CHECK_LE(weight.first_output + weight.outputs, args.out.columns);
+  for (int64_t first = 0; first < args.x.rows; first += kMaxMatMulRows) {
+    const int64_t rows = std::min(kMaxMatMulRows, args.x.rows - first);
+    MultiplyRowBlock(args, RoundInputs(args.x.Rows(first, rows)), args.out.Rows(first, rows));
+  }
+}
+
+const float* CpuOps::Rotations(const RopeArgs& args) {
+  const auto pairs = static_cast<int64_t>(args.inverse_frequencies.size());
+  if (rotation_magnitude_ == args.magnitude &&
+      std::ranges::equal(rotation_positions_, args.positions) &&
+      std::ranges::equal(rotation_frequencies_, args.inverse_frequencies)) {
+    return rotations_.data();
+  }
+  rotation_magnitude_ = args.magnitude;
+  rotation_positions_.assign(args.positions.begin(), args.positions.end());
+  rotation_frequencies_.assign(args.inverse_frequencies.begin(), args.inverse_frequencies.end());
+  rotations_.resize(args.positions.size() * static_cast<size_t>(2 * pairs));
+  ForEachRow(args.x.rows, pairs * 32, [&](int64_t row, int) {
+    const auto position = static_cast<float>(args.positions[static_cast<size_t>(row)]);
+    float* cosines = rotations_.data() + row * 2 * pairs;
+    for (int64_t i = 0; i < pairs; ++i) {
+      // The angle is rounded to f32 as in the models' reference; its cosine is then exact.
+      const float angle = position * args.inverse_frequencies[static_cast<size_t>(i)];
+      cosines[i] = static_cast<float>(std::cos(static_cast<double>(angle))) * args.magnitude;
+      cosines[pairs + i] =
+          static_cast<float>(std::sin(static_cast<double>(angle))) * args.magnitude;
+    }
+  });
+  return rotations_.data();
+}
+
+void CpuOps::Rope(const RopeArgs& args) {
+  const auto pairs = static_cast<int64_t>(args.inverse_frequencies.size());
+  CHECK_EQ(args.x.rows, static_cast<int64_t>(args.positions.size()));
+  CHECK_EQ(args.x.columns, args.heads * args.head_width);
+  CHECK_LE(2 * pairs, args.head_width);
+  const float* rotations = Rotations(args);
+  ForEachRow(args.x.rows, args.x.columns, [&](int64_t row, int) {
+    const float* cosines = rotations + row * 2 * pairs;
+    for (int64_t head = 0; head < args.heads; ++head) {
+      RotateHead(args.x.row(row) + head * args.head_width, cosines, cosines + pairs, pairs);
+    }
+  });
+}
+
+void CpuOps::StoreKv(const StoreKvArgs& args) {
+  const KvPageLayout& layout = args.layout;
+  CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
+  CHECK_EQ(args.k.columns, layout.kv_heads * layout.head_width);
+  CHECK_EQ(args.v.columns, args.k.columns);
+  const std::vector<SpanRow> rows = ListRows(args.spans);
+  const int64_t element_bytes = FloatBytes(layout.dtype);
+  ForEachRow(static_cast<int64_t>(rows.size()), 2 * args.k.columns, [&](int64_t index, int) {
+    const auto& [span, row] = rows[static_cast<size_t>(index)];
+    const int64_t position = span->first_position + row;
+    std::byte* page = span->pages[static_cast<size_t>(position / kPagePositions)];
+    for (int64_t head = 0; head < layout.kv_heads; ++head) {
+      std::byte* target = page + layout.element(head, position % kPagePositions) * element_bytes;
+      const int64_t column = head * layout.head_width;
+      RoundFromF32(args.k.row(span->first_row + row) + column, layout.head_width, layout.dtype,
+                   target);
+      RoundFromF32(args.v.row(span->first_row + row) + column, layout.head_width, layout.dtype,
+                   target + layout.plane_bytes());
+    }
+  });
+}
+
+void CpuOps::Attention(const AttentionArgs& args) {
+  const KvPageLayout& layout = args.layout;
+  CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
+  CHECK_GE(layout.kv_heads, 1);
+  CHECK_EQ(args.num_heads % layout.kv_heads, 0);
+  CHECK_EQ(args.q.columns, args.num_heads * layout.head_width);
+  CheckSameShape(args.q, args.out);
+  const int64_t task_rows = AttentionTaskRows(args);
+  std::vector<AttentionTask> tasks;
+  for (const AttentionSpan& span : args.spans) {
+    const int64_t pages = static_cast<int64_t>(span.pages.size());
+    CHECK_LE(span.first_position + span.num_rows, pages * kPagePositions);
+    CHECK_LE(span.first_row + span.num_rows, args.q.rows);
+    for (int64_t row = 0; row < span.num_rows; row += task_rows) {
+      for (int64_t head = 0; head < layout.kv_heads; ++head) {
+        tasks.push_back({.args = &args,
+                         .span = &span,
+                         .first_row = row,
+                         .num_rows = std::min(task_rows, span.num_rows - row),
+                         .kv_head = head});
+      }
+    }
+  }
+  const int64_t scratch_floats = AttentionScratchFloats(args);
+  pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int worker) {
+    AttentionTask task = tasks[static_cast<size_t>(index)];
+    task.scratch = worker_scratch_[static_cast<size_t>(worker)].Get(scratch_floats);
+    AttendTask(task);
+  });
+}
+
+void CpuOps::Activate(Activation activation, MatrixView x) {
+  ForEachRow(x.rows, x.columns * 4,
+             [&](int64_t row, int) { ActivateRow(activation, x.row(row), x.columns); });
+}
+
+void CpuOps::GatedActivate(Activation activation, MatrixView gate, MatrixView up) {
+  CheckSameShape(gate, up);
+  ForEachRow(gate.rows, gate.columns * 4, [&](int64_t row, int) {
+    GatedActivateRow(activation, gate.row(row), up.row(row), gate.columns);
+  });
+}
+
+void CpuOps::GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) {
+  CHECK_EQ(out.rows, static_cast<int64_t>(rows.size()));
+  CHECK_EQ(out.columns, x.columns);
+  ForEachRow(out.rows, out.columns, [&](int64_t row, int) {
+    const int64_t source = rows[static_cast<size_t>(row)];
+    CHECK(source >= 0 && source < x.rows);
+    std::memcpy(out.row(row), x.row(source), static_cast<size_t>(x.columns) * sizeof(float));
+  });
+}
+
+void CpuOps::HeadReduce(const HeadReduceArgs& args) {
+  const MatrixView& logits = args.logits;
+  CHECK_EQ(logits.rows, static_cast<int64_t>(args.requests.size()));
+  CHECK_EQ(logits.rows, static_cast<int64_t>(args.states.size()));
+  ForEachRow(logits.rows, logits.columns * 4, [&](int64_t row, int) {
+    const HeadRequest& request = args.requests[static_cast<size_t>(row)];
+    CHECK_GE(request.num_candidates, 1);
+    ReduceHeadRow(logits.row(row), logits.columns, args.first_token, request,
+                  args.states[static_cast<size_t>(row)]);
+  });
+}
+
+}  // namespace nightshift::cpu

@@ -1,0 +1,120 @@
+#include "kernels/cpu/head_reduce.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/noise.h"
+
+namespace nightshift::cpu {
+namespace {
+
+bool IsBetter(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+void ReduceSums(const float* logits, int64_t count, float tile_max, const HeadRequest& request,
+                HeadState& state) {
+  const float factor = request.temperature > 0.0F ? 1.0F / request.temperature : 0.0F;
+  if (tile_max > state.max_logit) {
+    const double step = static_cast<double>(state.max_logit) - static_cast<double>(tile_max);
+    state.sum_exp *= std::exp(step);
+    if (factor > 0.0F) state.tempered_sum_exp *= std::exp(step * static_cast<double>(factor));
+    state.max_logit = tile_max;
+  }
+  // Until a finite logit comes there is nothing to be relative to.
+  if (state.max_logit == -std::numeric_limits<float>::infinity()) return;
+  state.sum_exp += static_cast<double>(SumExpOfTile(logits, count, state.max_logit, 1.0F));
+  if (factor > 0.0F) {
+    state.tempered_sum_exp +=
+        static_cast<double>(SumExpOfTile(logits, count, state.max_logit, factor));
+  }
+}
+
+// An upper bound of NoiseAt without its logarithms: -log(-log u) <= -log(1 - u), and 1 - u is at
+// least the power of two of its exponent. The slack covers the rounding of both to f32.
+float NoiseBound(double uniform) {
+  const uint64_t exponent = std::bit_cast<uint64_t>(1.0 - uniform) >> 52;  // positive, normal
+  return static_cast<float>(1023 - static_cast<int64_t>(exponent)) * 0.6931472F + 1e-3F;
+}
+
+void ReduceWinner(const float* logits, int64_t count, int32_t first_token,
+                  const HeadRequest& request, HeadState& state) {
+  const bool is_noisy = request.temperature > 0.0F;
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t token = first_token + static_cast<int32_t>(i);
+    float value = logits[i];
+    if (is_noisy) {
+      value /= request.temperature;
+      const float bound = NoiseBound(UniformAt(request.noise_key, token));
+      // Few tokens can win; the others are spared two logarithms.
+      if (!(value + bound > state.best_noisy)) continue;
+      value += NoiseAt(request.noise_key, token);
+    }
+    if (value > state.best_noisy) {
+      state.best_noisy = value;
+      state.noisy_winner = token;
+    }
+  }
+}
+
+// Keeps at most twice the wanted number and cuts back when full, so that a token costs O(1).
+class CandidateList {
+ public:
+  CandidateList(std::vector<Candidate>& list, int32_t wanted)
+      : list_(list), wanted_(static_cast<size_t>(wanted)) {
+    if (list_.size() >= wanted_) Cut();
+  }
+
+  // Logits that do not reach this cannot enter. Equal ones cannot either: tokens ascend.
+  float threshold() const { return threshold_; }
+
+  void Add(const Candidate& candidate) {
+    list_.push_back(candidate);
+    if (list_.size() >= 2 * wanted_ + 64 || list_.size() == wanted_) Cut();
+  }
+
+  void Finish() {
+    std::sort(list_.begin(), list_.end(), IsBetter);
+    if (list_.size() > wanted_) list_.resize(wanted_);
+  }
+
+ private:
+  void Cut() {
+    const auto last = list_.begin() + static_cast<std::ptrdiff_t>(wanted_) - 1;
+    std::nth_element(list_.begin(), last, list_.end(), IsBetter);
+    threshold_ = last->logit;
+    list_.resize(wanted_);
+  }
+
+  std::vector<Candidate>& list_;
+  size_t wanted_;
+  float threshold_ = -std::numeric_limits<float>::infinity();
+};
+
+}  // namespace
+
+void ReduceHeadRow(const float* logits, int64_t count, int32_t first_token,
+                   const HeadRequest& request, HeadState& state) {
+  CandidateList candidates(state.candidates, request.num_candidates);
+  for (int64_t first = 0; first < count; first += kHeadTile) {
+    const int64_t part = std::min(kHeadTile, count - first);
+    const float* tile = logits + first;
+    const int32_t tile_token = first_token + static_cast<int32_t>(first);
+    const float tile_max = MaxOfTile(tile, part);
+    ReduceSums(tile, part, tile_max, request, state);
+    if (request.temperature > 0.0F || tile_max > state.best_noisy) {
+      ReduceWinner(tile, part, tile_token, request, state);
+    }
+    if (!(tile_max > candidates.threshold())) continue;
+    for (int64_t i = 0; i < part; ++i) {
+      if (tile[i] > candidates.threshold()) {
+        candidates.Add({tile_token + static_cast<int32_t>(i), tile[i]});
+      }
+    }
+  }
+  candidates.Finish();
+}
+
+}  // namespace nightshift::cpu

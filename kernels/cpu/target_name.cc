@@ -1,0 +1,25 @@
+#include "kernels/cpu/target_name.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/target_name.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which includes this file again for each target.
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace nightshift::cpu::HWY_NAMESPACE {
+
+const char* ThisTargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace nightshift::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace nightshift::cpu {
+
+HWY_EXPORT(ThisTargetName);
+
+const char* TargetName() { return HWY_DYNAMIC_DISPATCH(ThisTargetName)(); }
+
+}  // namespace nightshift::cpu
+#endif
