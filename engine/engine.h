@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "engine/sampling/sampling_params.h"
 #include "kernels/dtype.h"
 
@@ -26,8 +27,11 @@ struct EngineOptions {
   int num_threads = 0;  // 0: one a core that the process may use
   // Weights, KV pages and scratch together; the pools are sized from it at start.
   int64_t memory_budget_bytes = int64_t{4} << 30;
-  // Tokens of one sweep (all spans of all batches): bounds activations and scratch.
+  // Tokens of one sweep (all spans of all batches), at least max_block_requests: bounds
+  // activations.
   int64_t max_sweep_tokens = 2048;
+  // Tokens that a layer computes at one time (a batch): bounds scratch, so that it stays in caches.
+  int64_t max_batch_tokens = 512;
   // Most prompt tokens of one request in a sweep; 0: no chunking beyond max_sweep_tokens.
   int64_t prompt_chunk_tokens = 512;
   // Most requests held at one time (the block).
@@ -38,31 +42,32 @@ struct EngineOptions {
 
 // What an engine can hold, fixed at Create.
 struct EngineInfo {
-  std::string model_digest;   // hex of the pack's digest
-  std::string numeric_mode;   // "f32/device", "bf16/device": compute type / who computes attention
-  std::string device;         // description for people
+  std::string model_digest;  // hex of the pack's digest
+  std::string numeric_mode;  // "f32/device", "bf16/device": compute type / who computes attention
+  std::string device;        // description for people
   int64_t context_tokens = 0;
   int64_t vocabulary = 0;
   int64_t max_block_requests = 0;
   int64_t kv_page_positions = 0;
-  int64_t kv_budget_pages = 0;   // pages over all layers for one stretch of positions count once
+  int64_t kv_budget_pages = 0;  // pages over all layers for one stretch of positions count once
   int64_t weight_bytes = 0;
   int64_t kv_budget_bytes = 0;
 };
 
 // A request as it enters: fresh, or suspended before with what it had generated.
 struct EngineRequest {
-  uint64_t id = 0;  // chosen by the caller, unique among those held
+  uint64_t id = 0;                 // chosen by the caller, unique among those held
   std::vector<int32_t> prompt;     // not empty
   std::vector<int32_t> generated;  // ids generated before a suspension; continues after them
-  std::vector<TokenLogprob> generated_logprobs;  // same length as generated
+  std::vector<TokenLogprob> generated_logprobs;  // same length as generated, or empty: not needed
   SamplingParams sampling;
 };
 
 struct AdmitOutcome {
   uint64_t id = 0;
   // OK; RESOURCE_EXHAUSTED (no room now, with asked, free and budget: come again after a sweep);
-  // INVALID_ARGUMENT (can never run here: over the context, over the whole budget, id out of range).
+  // INVALID_ARGUMENT (can never run here: over the context, over the whole budget, id out of
+  // range).
   absl::Status status;
 };
 
@@ -74,9 +79,11 @@ struct SweepRecord {
   // When finished: why, and the completion as published. Text, kept tokens and logprobs are
   // trimmed together: the stop string, and every token that reaches into it, is not part of them.
   FinishReason finish_reason = FinishReason::kNone;
-  std::string stop_reason;   // the stop string, or the stop id in decimal; empty otherwise
-  std::string text;          // valid UTF-8; empty for a pack without tokenizer
-  int64_t kept_tokens = 0;   // how many of the generated tokens belong to the completion
+  // The stop string, or the id of sampling.stop_tokens in decimal; empty for the model's own end
+  // token and for kLength.
+  std::string stop_reason;
+  std::string text;         // valid UTF-8; empty for a pack without tokenizer
+  int64_t kept_tokens = 0;  // how many of the generated tokens belong to the completion
 };
 
 struct SweepResult {

@@ -18,10 +18,10 @@ struct SamplingParams {
   int32_t top_k = 0;               // 0: off
   // Noise is keyed by (seed, request_key, position, token): the same text on every run.
   uint64_t seed = 0;
-  uint64_t request_key = 0;        // the request's index in its job
-  std::vector<std::string> stop;   // stop strings, searched in text, not in tokens
+  uint64_t request_key = 0;          // the request's index in its job
+  std::vector<std::string> stop;     // stop strings, searched in text, not in tokens
   std::vector<int32_t> stop_tokens;  // beside the model's own end tokens
-  int32_t top_logprobs = 0;        // how many alternatives to report; 0..20
+  int32_t top_logprobs = 0;          // how many alternatives to report; 0..20
   bool want_logprobs = false;
 
   // INVALID_ARGUMENT naming the field, its value and its range; NaN and infinity included.

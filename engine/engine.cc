@@ -1,0 +1,51 @@
+#include "engine/engine.h"
+
+#include "absl/strings/str_cat.h"
+
+#include "engine/local_engine.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+absl::Status TooSmall(const char* option, int64_t value, int64_t least) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("engine option ", option, " is ", value, "; must be at least ", least));
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  if (pack_path.empty()) {
+    return absl::InvalidArgumentError("engine option pack_path is empty");
+  }
+  if (num_threads < 0) {
+    return TooSmall("num_threads", num_threads, 0);
+  }
+  if (memory_budget_bytes < 1) {
+    return TooSmall("memory_budget_bytes", memory_budget_bytes, 1);
+  }
+  if (max_block_requests < 1) {
+    return TooSmall("max_block_requests", max_block_requests, 1);
+  }
+  if (max_sweep_tokens < max_block_requests) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine option max_sweep_tokens is ", max_sweep_tokens,
+        "; every request of the block has a ",
+        "token in a sweep, so it must be at least max_block_requests, ", max_block_requests));
+  }
+  if (max_batch_tokens < 1) {
+    return TooSmall("max_batch_tokens", max_batch_tokens, 1);
+  }
+  if (prompt_chunk_tokens < 0) {
+    return TooSmall("prompt_chunk_tokens", prompt_chunk_tokens, 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  return LocalEngine::Create(options);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,147 @@
+#include "engine/execute/executor.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kStrideFloats = 16;
+
+// The sequences' spans as the ops see them at one layer: rows counted from the batch's first, pages
+// by address. `pages` owns what the spans point to.
+struct LayerSpans {
+  std::vector<std::byte*> pages;
+  std::vector<AttentionSpan> spans;
+};
+
+LayerSpans SpansOfLayer(int64_t layer, const Batch& batch, const KvCache& cache,
+                        std::span<const std::unique_ptr<Sequence>> sequences) {
+  LayerSpans result;
+  size_t num_pages = 0;
+  for (const Span& span : batch.spans) {
+    num_pages += static_cast<size_t>(PagesFor(span.first_position + span.num_tokens));
+  }
+  result.pages.reserve(num_pages);  // the spans keep addresses in it
+  for (const Span& span : batch.spans) {
+    const size_t first_page = result.pages.size();
+    const size_t count = static_cast<size_t>(PagesFor(span.first_position + span.num_tokens));
+    const std::span<const int32_t> page_ids = sequences[span.request]->pages.page_ids();
+    CHECK_LE(count, page_ids.size());
+    for (int32_t page_id : page_ids.first(count)) {
+      result.pages.push_back(cache.Page(layer, page_id));
+    }
+    result.spans.push_back({.first_row = span.first_row - batch.first_row,
+                            .num_rows = span.num_tokens,
+                            .first_position = span.first_position,
+                            .pages = {result.pages.data() + first_page, count}});
+  }
+  return result;
+}
+
+int64_t HiddenFloats(const ModelConfig& config, const ExecutorLimits& limits) {
+  return limits.max_sweep_tokens * RoundUp(config.model_width, kStrideFloats);
+}
+
+}  // namespace
+
+int64_t Executor::MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits) {
+  const int64_t layer = Forward::ScratchFloats(config, limits.max_batch_tokens);
+  const int64_t floats =
+      HiddenFloats(config, limits) + std::max(layer, OutputHead::ScratchFloats(config));
+  return floats * FloatBytes(DType::kF32);
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(const ModelConfig& config,
+                                                           const ModelWeights& weights,
+                                                           const KvCache& cache, Ops& ops,
+                                                           const ExecutorLimits& limits,
+                                                           Pool& pool) {
+  std::unique_ptr<Executor> executor(new Executor(config, weights, cache, ops, limits));
+  ASSIGN_OR_RETURN(executor->memory_,
+                   pool.Reserve(MemoryBytes(config, limits), "activations and scratch"));
+  const std::span<std::byte> bytes = executor->memory_.bytes();
+  std::span<float> floats(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+  executor->hidden_ = {floats.data(), limits.max_sweep_tokens, config.model_width,
+                       RoundUp(config.model_width, kStrideFloats)};
+  executor->scratch_ = floats.subspan(static_cast<size_t>(HiddenFloats(config, limits)));
+  return executor;
+}
+
+Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const KvCache& cache,
+                   Ops& ops, const ExecutorLimits& limits)
+    : config_(config),
+      weights_(weights),
+      cache_(cache),
+      limits_(limits),
+      forward_(config, cache.layout(), ops),
+      head_(config, weights, forward_, ops) {}
+
+std::vector<TokenLogprob> Executor::Run(const SweepSchedule& schedule,
+                                        std::span<const std::unique_ptr<Sequence>> sequences) {
+  RunLayers(schedule, sequences);
+  std::vector<HeadRow> rows;
+  rows.reserve(schedule.sampled.size());
+  for (const SampledRow& sampled : schedule.sampled) {
+    const Sequence& sequence = *sequences[sampled.request];
+    rows.push_back({sampled.row, &sequence.sampling, sequence.known_tokens()});
+  }
+  return head_.Sample(hidden_, rows, scratch_);
+}
+
+std::vector<float> Executor::ForwardLogits(const SweepSchedule& schedule,
+                                           std::span<const std::unique_ptr<Sequence>> sequences) {
+  RunLayers(schedule, sequences);
+  std::vector<int64_t> rows(static_cast<size_t>(schedule.num_rows));
+  std::iota(rows.begin(), rows.end(), 0);
+  return head_.Logits(hidden_, rows, scratch_);
+}
+
+void Executor::RunLayers(const SweepSchedule& schedule,
+                         std::span<const std::unique_ptr<Sequence>> sequences) {
+  CHECK_LE(schedule.num_rows, limits_.max_sweep_tokens);
+  GatherTokens(schedule, sequences);
+  for (const Batch& batch : schedule.batches) {
+    CHECK_LE(batch.num_rows, limits_.max_batch_tokens);
+    const size_t first = static_cast<size_t>(batch.first_row);
+    const size_t count = static_cast<size_t>(batch.num_rows);
+    forward_.Embed(weights_, std::span(ids_).subspan(first, count),
+                   std::span(positions_).subspan(first, count), scratch_,
+                   hidden_.Rows(batch.first_row, batch.num_rows));
+  }
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    for (const Batch& batch : schedule.batches) {
+      RunBatch(layer, batch, sequences);
+    }
+  }
+}
+
+void Executor::GatherTokens(const SweepSchedule& schedule,
+                            std::span<const std::unique_ptr<Sequence>> sequences) {
+  ids_.clear();
+  positions_.clear();
+  for (const Span& span : schedule.spans) {
+    const auto first = sequences[span.request]->tokens.begin() + span.first_position;
+    ids_.insert(ids_.end(), first, first + span.num_tokens);
+    for (int64_t i = 0; i < span.num_tokens; ++i) {
+      positions_.push_back(static_cast<int32_t>(span.first_position + i));
+    }
+  }
+}
+
+void Executor::RunBatch(int64_t layer, const Batch& batch,
+                        std::span<const std::unique_ptr<Sequence>> sequences) {
+  const LayerSpans layer_spans = SpansOfLayer(layer, batch, cache_, sequences);
+  const LayerBatch layer_batch{.positions = std::span(positions_)
+                                                .subspan(static_cast<size_t>(batch.first_row),
+                                                         static_cast<size_t>(batch.num_rows)),
+                               .spans = layer_spans.spans};
+  forward_.Layer(weights_.layers[static_cast<size_t>(layer)], layer_batch, scratch_,
+                 hidden_.Rows(batch.first_row, batch.num_rows));
+}
+
+}  // namespace nightshift

@@ -1,0 +1,78 @@
+// Executor: runs the schedule of a sweep on a device.
+//
+// Layer by layer, within a layer batch by batch (the zig-zag order), so that each weight is used
+// for the whole block before the next is needed. The hidden rows of the whole sweep are kept
+// between layers; scratch is bounded by one batch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "engine/execute/output_head.h"
+#include "engine/execute/sequence.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/memory/pool.h"
+#include "engine/model/config.h"
+#include "engine/model/forward.h"
+#include "engine/model/weights.h"
+#include "engine/schedule/sweep_schedule.h"
+#include "kernels/ops.h"
+
+namespace nightshift {
+
+struct ExecutorLimits {
+  int64_t max_sweep_tokens = 0;
+  int64_t max_batch_tokens = 0;
+};
+
+// Used by one thread; the ops spread the work.
+class Executor {
+ public:
+  // Bytes that Create takes from the pool.
+  static int64_t MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits);
+
+  // References must outlive this. Errors: RESOURCE_EXHAUSTED (pool).
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(const ModelConfig& config,
+                                                          const ModelWeights& weights,
+                                                          const KvCache& cache, Ops& ops,
+                                                          const ExecutorLimits& limits, Pool& pool);
+
+  // Computes the schedule's spans: keys and values go to the sequences' pages, which must have been
+  // grown to hold them. Returns one token for each of schedule.sampled, in order. Request indices
+  // of the schedule are indices in `sequences`; the sequences themselves are not changed.
+  std::vector<TokenLogprob> Run(const SweepSchedule& schedule,
+                                std::span<const std::unique_ptr<Sequence>> sequences);
+
+  // For tests: computes the schedule and returns the logits of all its rows, [num_rows, V].
+  std::vector<float> ForwardLogits(const SweepSchedule& schedule,
+                                   std::span<const std::unique_ptr<Sequence>> sequences);
+
+ private:
+  Executor(const ModelConfig& config, const ModelWeights& weights, const KvCache& cache, Ops& ops,
+           const ExecutorLimits& limits);
+
+  void RunLayers(const SweepSchedule& schedule,
+                 std::span<const std::unique_ptr<Sequence>> sequences);
+  void GatherTokens(const SweepSchedule& schedule,
+                    std::span<const std::unique_ptr<Sequence>> sequences);
+  void RunBatch(int64_t layer, const Batch& batch,
+                std::span<const std::unique_ptr<Sequence>> sequences);
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const KvCache& cache_;
+  ExecutorLimits limits_;
+  Forward forward_;
+  OutputHead head_;
+  Buffer memory_;
+  MatrixView hidden_;  // [max_sweep_tokens, E]
+  std::span<float> scratch_;
+  std::vector<int32_t> ids_;        // of the sweep's rows
+  std::vector<int32_t> positions_;  // of the sweep's rows
+};
+
+}  // namespace nightshift

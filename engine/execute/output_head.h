@@ -1,0 +1,64 @@
+// OutputHead: from the last hidden rows of requests to sampled tokens.
+//
+// Walks the vocabulary in chunks that depend on the model alone and folds each chunk's logits into
+// one small state a row, so the logits of all rows are never in memory together. Rows whose top-k
+// or top-p need more than the kept candidates take a second pass with their whole row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/model/config.h"
+#include "engine/model/forward.h"
+#include "engine/model/weights.h"
+#include "engine/sampling/sampling_params.h"
+#include "kernels/ops.h"
+
+namespace nightshift {
+
+// One row to sample: how, and for which position of its sequence.
+struct HeadRow {
+  int64_t row = 0;  // of the hidden matrix
+  const SamplingParams* sampling = nullptr;
+  int64_t position = 0;
+};
+
+class OutputHead {
+ public:
+  // References must outlive this.
+  OutputHead(const ModelConfig& config, const ModelWeights& weights, Forward& forward, Ops& ops);
+
+  // Floats of scratch that Sample and Logits need, whatever the number of rows.
+  static int64_t ScratchFloats(const ModelConfig& config);
+
+  // Samples one token a row from hidden [T, E], which stays as it is.
+  std::vector<TokenLogprob> Sample(MatrixView hidden, std::span<const HeadRow> rows,
+                                   std::span<float> scratch);
+
+  // All logits of the given rows of hidden: [rows, V] in order, for tests.
+  std::vector<float> Logits(MatrixView hidden, std::span<const int64_t> rows,
+                            std::span<float> scratch);
+
+ private:
+  struct Chunk {
+    WeightShardView weight;  // its outputs counted from 0
+    int32_t first_token = 0;
+  };
+
+  void SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, std::span<float> scratch,
+                   std::vector<TokenLogprob>& results);
+  // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
+  MatrixView FinishRows(MatrixView hidden, std::span<const int64_t> rows, std::span<float> scratch,
+                        std::span<float>& rest);
+  // Whole logits of one finished row, in the front of scratch.
+  std::span<const float> RowLogits(MatrixView finished_row, std::span<float> scratch);
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  Forward& forward_;
+  Ops& ops_;
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace nightshift

@@ -1,0 +1,352 @@
+#include "engine/local_engine.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "engine/model/forward.h"
+#include "engine/text/tokenizer_spec.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// Output tokens counted for a request beyond what it has when others ask for room. More makes
+// evictions rarer and the block smaller; an eviction costs one prefill of the request.
+constexpr int64_t kHeadroomTokens = 128;
+// An engine whose pages hold less than one request of this length is refused at start.
+constexpr int64_t kLeastKvTokens = 512;
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Pack& pack) {
+  if (!pack.manifest().has_tokenizer) {
+    return std::unique_ptr<Tokenizer>();
+  }
+  ASSIGN_OR_RETURN(const std::string json, pack.ReadTokenizerJson());
+  ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerSpecFromJson(json));
+  return Tokenizer::Create(std::move(spec));
+}
+
+absl::Status CheckTokenIds(const char* what, const std::vector<int32_t>& tokens,
+                           int64_t vocabulary) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(what, " token ", i, " has id ", tokens[i],
+                                                     "; the vocabulary has ", vocabulary));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// How the budget is shared: weights and activations first, KV pages get the rest.
+struct MemoryPlan {
+  int64_t weight_bytes = 0;
+  int64_t kv_pages = 0;
+};
+
+absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& pack) {
+  constexpr int64_t kRounding = 3 * 4096;  // each of three buffers is rounded up by the pool
+  const ModelConfig& config = pack.manifest().config;
+  const int64_t page_bytes =
+      KvCache::PageBytes(KvLayoutOf(config, options.compute_type), config.num_layers);
+  const int64_t weight_bytes = ResidentWeights::Bytes(pack, options.compute_type);
+  const int64_t activation_bytes =
+      Executor::MemoryBytes(config, {options.max_sweep_tokens, options.max_batch_tokens});
+  const int64_t least_pages = PagesFor(std::min(config.context_tokens, kLeastKvTokens));
+  const int64_t rest = options.memory_budget_bytes - weight_bytes - activation_bytes - kRounding;
+  if (rest < least_pages * page_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "share a memory budget of ", options.memory_budget_bytes, " bytes: the weights of ",
+        pack.path(), " take ", weight_bytes, " as ", ComputeTypeName(options.compute_type),
+        ", activations and scratch ", activation_bytes, ", keys and values of one request ",
+        least_pages * page_bytes, "; raise the budget to at least ",
+        options.memory_budget_bytes - rest + least_pages * page_bytes,
+        " or lower max_sweep_tokens"));
+  }
+  const int64_t most_pages = options.max_block_requests * PagesFor(config.context_tokens);
+  return MemoryPlan{weight_bytes, std::min(rest / page_bytes, most_pages)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOptions& options) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
+  ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(options, *pack));
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, pack->manifest().config));
+  RETURN_IF_ERROR(engine->CreateParts(*pack, plan.kv_pages));
+  const ModelConfig& config = engine->config_;
+  const int64_t page_bytes = KvCache::PageBytes(engine->cache_->layout(), config.num_layers);
+  engine->info_ = {
+      .model_digest = absl::StrCat(absl::Hex(pack->manifest().digest, absl::kZeroPad16)),
+      .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/device"),
+      .device = engine->device_->description(),
+      .context_tokens = config.context_tokens,
+      .vocabulary = config.vocabulary,
+      .max_block_requests = options.max_block_requests,
+      .kv_page_positions = kPagePositions,
+      .kv_budget_pages = plan.kv_pages,
+      .weight_bytes = plan.weight_bytes,
+      .kv_budget_bytes = plan.kv_pages * page_bytes};
+  return engine;
+}
+
+LocalEngine::LocalEngine(const EngineOptions& options, ModelConfig config)
+    : options_(options), config_(std::move(config)), pool_("host", options.memory_budget_bytes) {}
+
+absl::Status LocalEngine::CreateParts(const Pack& pack, int64_t kv_pages) {
+  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(pack));
+  ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
+  ASSIGN_OR_RETURN(weights_, ResidentWeights::Load(pack, options_.compute_type, pool_));
+  ASSIGN_OR_RETURN(cache_, KvCache::Create(pool_, KvLayoutOf(config_, options_.compute_type),
+                                           config_.num_layers, kv_pages));
+  ASSIGN_OR_RETURN(
+      executor_,
+      Executor::Create(config_, weights_->weights(), *cache_, device_->ops(options_.compute_type),
+                       {options_.max_sweep_tokens, options_.max_batch_tokens}, pool_));
+  return absl::OkStatus();
+}
+
+std::vector<AdmitOutcome> LocalEngine::Admit(std::vector<EngineRequest> requests) {
+  std::vector<AdmitOutcome> outcomes;
+  outcomes.reserve(requests.size());
+  for (EngineRequest& request : requests) {
+    const uint64_t id = request.id;
+    outcomes.push_back({id, AdmitOne(std::move(request))});
+  }
+  return outcomes;
+}
+
+absl::Status LocalEngine::AdmitOne(EngineRequest request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  ASSIGN_OR_RETURN(Completion completion, RebuildCompletion(request));
+  RETURN_IF_ERROR(CheckRoom(request));
+  auto sequence = std::make_unique<Sequence>(request.id, std::move(request.sampling),
+                                             std::move(completion), *cache_);
+  sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  sequence->tokens = std::move(request.prompt);
+  sequence->tokens.insert(sequence->tokens.end(), request.generated.begin(),
+                          request.generated.end());
+  sequence->logprobs = std::move(request.generated_logprobs);
+  held_.push_back(std::move(sequence));
+  return absl::OkStatus();
+}
+
+absl::Status LocalEngine::CheckRequest(const EngineRequest& request) const {
+  for (const std::unique_ptr<Sequence>& sequence : held_) {
+    if (sequence->id == request.id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("admit request ", request.id, ": a request with this id is held"));
+    }
+  }
+  if (request.prompt.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", request.id, ": the prompt has no tokens"));
+  }
+  RETURN_IF_ERROR(request.sampling.Validate());
+  RETURN_IF_ERROR(CheckTokenIds("prompt", request.prompt, config_.vocabulary));
+  RETURN_IF_ERROR(CheckTokenIds("generated", request.generated, config_.vocabulary));
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  if (prompt_tokens >= config_.context_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "admit request ", request.id, ": the prompt has ", prompt_tokens,
+        " tokens; the context of ", config_.context_tokens, " leaves room for no output"));
+  }
+  if (!request.generated_logprobs.empty() &&
+      request.generated_logprobs.size() != request.generated.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", request.id, ": ", request.generated.size(),
+                     " generated tokens have ", request.generated_logprobs.size(), " logprobs"));
+  }
+  if (tokenizer_ == nullptr && !request.sampling.stop.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", request.id,
+                     ": stop strings need a tokenizer, which this pack does not have"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Completion> LocalEngine::RebuildCompletion(const EngineRequest& request) const {
+  const SamplingParams& sampling = request.sampling;
+  StopRules rules{.stop_tokens = sampling.stop_tokens,
+                  .model_end_tokens = config_.eos_tokens,
+                  .stop_strings = sampling.stop,
+                  .max_output_tokens =
+                      OutputTokensLimit(static_cast<int64_t>(request.prompt.size()), sampling)};
+  Completion completion(tokenizer_.get(), std::move(rules));
+  for (size_t i = 0; i < request.generated.size(); ++i) {
+    if (completion.Append(request.generated[i]).has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("admit request ", request.id,
+                                                     ": it had finished with generated token ", i,
+                                                     " of ", request.generated.size()));
+    }
+  }
+  return completion;
+}
+
+absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t generated_tokens = static_cast<int64_t>(request.generated.size());
+  const int64_t output_limit = OutputTokensLimit(prompt_tokens, request.sampling);
+  const int64_t whole_pages = PagesFor(prompt_tokens + output_limit);
+  if (whole_pages > cache_->num_pages()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "admit request ", request.id, ": ", prompt_tokens, " prompt and up to ", output_limit,
+        " output tokens take ", whole_pages, " kv pages of ", kPagePositions,
+        " positions; the whole budget is ", cache_->num_pages(), " pages"));
+  }
+  if (num_held() >= options_.max_block_requests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("admit request ", request.id, ": asked 1 place of the block, free 0, budget ",
+                     options_.max_block_requests));
+  }
+  int64_t committed = 0;
+  for (const std::unique_ptr<Sequence>& held : held_) {
+    const int64_t limit =
+        held->prompt_tokens + OutputTokensLimit(held->prompt_tokens, held->sampling);
+    committed += PagesToCommit(held->known_tokens(), limit - held->known_tokens());
+  }
+  const int64_t asked =
+      PagesToCommit(prompt_tokens + generated_tokens, output_limit - generated_tokens);
+  if (committed + asked > cache_->num_pages()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "admit request ", request.id, ": asked ", asked, " kv pages, free ",
+        std::max<int64_t>(0, cache_->num_pages() - committed), ", budget ", cache_->num_pages()));
+  }
+  return absl::OkStatus();
+}
+
+int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) {
+  return PagesFor(known_tokens + std::min(output_tokens_left, kHeadroomTokens));
+}
+
+int64_t LocalEngine::OutputTokensLimit(int64_t prompt_tokens,
+                                       const SamplingParams& sampling) const {
+  return std::min(sampling.max_output_tokens, config_.context_tokens - prompt_tokens);
+}
+
+absl::StatusOr<SweepResult> LocalEngine::Sweep() {
+  SweepResult result;
+  const SweepSchedule schedule = ScheduleHeld();
+  for (size_t i = 0; i < schedule.num_evicted; ++i) {
+    result.evicted.push_back(TakeState(*held_.back()));
+    held_.pop_back();
+  }
+  RETURN_IF_ERROR(GrowPages(schedule));
+  std::vector<TokenLogprob> tokens = executor_->Run(schedule, held_);
+  for (const Span& span : schedule.spans) {
+    Sequence& sequence = *held_[span.request];
+    sequence.computed_tokens += span.num_tokens;
+    result.prompt_tokens +=
+        std::clamp<int64_t>(sequence.prompt_tokens - span.first_position, 0, span.num_tokens);
+  }
+  std::vector<size_t> finished;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const size_t request = schedule.sampled[i].request;
+    result.records.push_back(AppendToken(*held_[request], std::move(tokens[i])));
+    if (result.records.back().finished) {
+      finished.push_back(request);
+    }
+  }
+  result.output_tokens = static_cast<int64_t>(tokens.size());
+  for (const size_t request : finished) {
+    held_[request].reset();
+  }
+  std::erase(held_, nullptr);
+  return result;
+}
+
+SweepSchedule LocalEngine::ScheduleHeld() const {
+  std::vector<HeldRequest> requests;
+  requests.reserve(held_.size());
+  for (const std::unique_ptr<Sequence>& sequence : held_) {
+    requests.push_back(
+        {sequence->computed_tokens, sequence->known_tokens(), sequence->pages.num_pages()});
+  }
+  return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
+                                  .prompt_chunk_tokens = options_.prompt_chunk_tokens,
+                                  .max_batch_tokens = options_.max_batch_tokens,
+                                  .free_pages = cache_->free_pages()});
+}
+
+absl::Status LocalEngine::GrowPages(const SweepSchedule& schedule) {
+  for (const Span& span : schedule.spans) {
+    RETURN_IF_ERROR(held_[span.request]->pages.Grow(span.first_position + span.num_tokens));
+  }
+  return absl::OkStatus();
+}
+
+SweepRecord LocalEngine::AppendToken(Sequence& sequence, TokenLogprob token) {
+  SweepRecord record;
+  record.id = sequence.id;
+  sequence.tokens.push_back(token.token);
+  sequence.logprobs.push_back(token);
+  std::optional<Ending> ending = sequence.completion.Append(token.token);
+  record.token = std::move(token);
+  if (ending.has_value()) {
+    record.finished = true;
+    record.finish_reason = ending->reason;
+    record.stop_reason = std::move(ending->stop_reason);
+    record.text = std::move(ending->text);
+    record.kept_tokens = ending->kept_tokens;
+  }
+  return record;
+}
+
+EngineRequest LocalEngine::TakeState(Sequence& sequence) {
+  const auto generated = sequence.tokens.begin() + sequence.prompt_tokens;
+  EngineRequest request;
+  request.id = sequence.id;
+  request.prompt.assign(sequence.tokens.begin(), generated);
+  request.generated.assign(generated, sequence.tokens.end());
+  // Shorter when the request came with generated tokens and without their logprobs.
+  if (sequence.logprobs.size() == request.generated.size()) {
+    request.generated_logprobs = std::move(sequence.logprobs);
+  }
+  request.sampling = std::move(sequence.sampling);
+  return request;
+}
+
+std::vector<EngineRequest> LocalEngine::Suspend(const std::vector<uint64_t>& ids) {
+  std::vector<EngineRequest> suspended;
+  for (std::unique_ptr<Sequence>& sequence : held_) {
+    if (std::find(ids.begin(), ids.end(), sequence->id) != ids.end()) {
+      suspended.push_back(TakeState(*sequence));
+      sequence.reset();
+    }
+  }
+  std::erase(held_, nullptr);
+  return suspended;
+}
+
+void LocalEngine::Retire(const std::vector<uint64_t>& ids) {
+  std::erase_if(held_, [&](const std::unique_ptr<Sequence>& sequence) {
+    return std::find(ids.begin(), ids.end(), sequence->id) != ids.end();
+  });
+}
+
+absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<int32_t>& tokens) {
+  CHECK(held_.empty());
+  EngineRequest request;
+  request.prompt = tokens;
+  RETURN_IF_ERROR(AdmitOne(std::move(request)));
+  std::vector<float> logits;
+  absl::Status status;
+  Sequence& sequence = *held_.front();
+  while (status.ok() && sequence.computed_tokens < sequence.known_tokens()) {
+    const SweepSchedule schedule = ScheduleHeld();
+    status = GrowPages(schedule);
+    if (status.ok()) {
+      const std::vector<float> rows = executor_->ForwardLogits(schedule, held_);
+      logits.insert(logits.end(), rows.begin(), rows.end());
+      sequence.computed_tokens += schedule.num_rows;
+    }
+  }
+  held_.clear();
+  RETURN_IF_ERROR(status);
+  return logits;
+}
+
+}  // namespace nightshift

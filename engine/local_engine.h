@@ -1,0 +1,70 @@
+// LocalEngine: the engine in this process, with all weights and KV pages in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "engine/engine.h"
+#include "engine/execute/executor.h"
+#include "engine/execute/sequence.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/memory/pool.h"
+#include "engine/memory/resident_weights.h"
+#include "engine/model/config.h"
+#include "engine/model/pack.h"
+#include "engine/text/tokenizer.h"
+#include "kernels/device.h"
+
+namespace nightshift {
+
+// Held requests stay in order of admission, which is their order of age. Used by one thread.
+class LocalEngine : public Engine {
+ public:
+  // `options` are valid. Errors: as Engine::Create.
+  static absl::StatusOr<std::unique_ptr<LocalEngine>> Create(const EngineOptions& options);
+
+  const EngineInfo& info() const override { return info_; }
+  std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override;
+  absl::StatusOr<SweepResult> Sweep() override;
+  std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
+  void Retire(const std::vector<uint64_t>& ids) override;
+  int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
+
+  // For tests: the logits [T, V] at every position of `tokens`, computed in sweeps of its own like
+  // the prompt of a request. Nothing may be held.
+  absl::StatusOr<std::vector<float>> ForwardLogits(const std::vector<int32_t>& tokens);
+
+ private:
+  LocalEngine(const EngineOptions& options, ModelConfig config);
+
+  absl::Status CreateParts(const Pack& pack, int64_t kv_pages);
+  absl::Status AdmitOne(EngineRequest request);
+  absl::Status CheckRequest(const EngineRequest& request) const;
+  absl::Status CheckRoom(const EngineRequest& request) const;
+  absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
+  // Pages to count for a request: what it has and a stretch ahead, so that evictions are rare.
+  static int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left);
+  int64_t OutputTokensLimit(int64_t prompt_tokens, const SamplingParams& sampling) const;
+
+  SweepSchedule ScheduleHeld() const;
+  absl::Status GrowPages(const SweepSchedule& schedule);
+  static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
+  static EngineRequest TakeState(Sequence& sequence);
+
+  EngineOptions options_;
+  ModelConfig config_;
+  EngineInfo info_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // null for a pack without one
+  Pool pool_;
+  std::unique_ptr<ResidentWeights> weights_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::unique_ptr<Sequence>> held_;
+};
+
+}  // namespace nightshift

@@ -1,0 +1,198 @@
+#include "engine/memory/resident_weights.h"
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+#include "engine/model/tensor_names.h"
+#include "engine/model/weight_loader.h"
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// Every tensor begins at a multiple of this: whole cache lines, as the kernels ask.
+constexpr int64_t kTensorAlignment = 64;
+
+int64_t TensorBytes(const TensorEntry& tensor, ComputeType compute_type) {
+  if (tensor.layout == TensorLayout::kVector) {
+    return RoundUp(tensor.outputs * FloatBytes(DType::kF32), kTensorAlignment);
+  }
+  int64_t bytes = 0;
+  for (size_t i = 0; i < tensor.shards.size(); ++i) {
+    bytes += RoundUp(LoadedShardBytes(tensor, i, compute_type), kTensorAlignment);
+  }
+  return bytes;
+}
+
+absl::Status CheckShape(const TensorEntry& tensor, int64_t outputs, int64_t inputs) {
+  if (tensor.outputs == outputs && tensor.inputs == inputs) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "load tensor ", tensor.name, ": its shape is [", tensor.outputs, ", ", tensor.inputs,
+      "], the model's configuration asks [", outputs, ", ", inputs, "]"));
+}
+
+absl::Status Missing(const Pack& pack, const std::string& name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("load tensor ", name, ": pack ", pack.path(), " does not have it"));
+}
+
+}  // namespace
+
+// Fills one ResidentWeights from a pack.
+class ResidentWeights::Loader {
+ public:
+  Loader(const Pack& pack, ComputeType compute_type, ResidentWeights& target)
+      : pack_(pack), compute_type_(compute_type), target_(target) {}
+
+  absl::Status LoadModel();
+
+ private:
+  absl::Status LoadLayer(int64_t layer, LayerWeights& target);
+  absl::Status LoadNorm(const std::string& name, NormWeights& target);
+  absl::Status LoadLinear(const std::string& name, int64_t outputs, int64_t inputs,
+                          MatMulWeights& target);
+  absl::Status LoadMatrix(const std::string& name, int64_t outputs, int64_t inputs,
+                          MatMulWeights& target);
+  // `target` stays null when the pack has no such vector and it is not required.
+  absl::Status LoadVectorInto(const std::string& name, int64_t size, bool required,
+                              const float*& target);
+  std::byte* Carve(int64_t bytes);
+
+  const Pack& pack_;
+  ComputeType compute_type_;
+  ResidentWeights& target_;
+  int64_t used_bytes_ = 0;
+};
+
+int64_t ResidentWeights::Bytes(const Pack& pack, ComputeType compute_type) {
+  int64_t bytes = 0;
+  for (const TensorEntry& tensor : pack.manifest().tensors) {
+    bytes += TensorBytes(tensor, compute_type);
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<ResidentWeights>> ResidentWeights::Load(const Pack& pack,
+                                                                       ComputeType compute_type,
+                                                                       Pool& pool) {
+  ASSIGN_OR_RETURN(Buffer buffer, pool.Reserve(Bytes(pack, compute_type), "weights"));
+  std::unique_ptr<ResidentWeights> resident(new ResidentWeights(std::move(buffer)));
+  RETURN_IF_ERROR(Loader(pack, compute_type, *resident).LoadModel());
+  return resident;
+}
+
+absl::Status ResidentWeights::Loader::LoadModel() {
+  const ModelConfig& config = pack_.manifest().config;
+  ModelWeights& weights = target_.weights_;
+  const int64_t width = config.model_width;
+  const int64_t embedding_width = config.embedding_width;
+  RETURN_IF_ERROR(LoadMatrix("embed", config.vocabulary, embedding_width, weights.embed));
+  if (config.position == PositionKind::kLearned) {
+    RETURN_IF_ERROR(LoadMatrix("positions", config.context_tokens + config.learned_position_offset,
+                               width, weights.positions));
+  }
+  if (embedding_width != width) {
+    RETURN_IF_ERROR(LoadMatrix("project_in", width, embedding_width, weights.project_in));
+    RETURN_IF_ERROR(LoadMatrix("project_out", embedding_width, width, weights.project_out));
+  }
+  weights.layers.resize(static_cast<size_t>(config.num_layers));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    RETURN_IF_ERROR(LoadLayer(layer, weights.layers[static_cast<size_t>(layer)]));
+  }
+  if (config.final_norm) {
+    RETURN_IF_ERROR(LoadNorm("final_norm", weights.final_norm));
+  }
+  if (config.tied_head) {
+    weights.head = weights.embed;
+    return absl::OkStatus();
+  }
+  return LoadMatrix("head", config.vocabulary, embedding_width, weights.head);
+}
+
+absl::Status ResidentWeights::Loader::LoadLayer(int64_t layer, LayerWeights& target) {
+  const ModelConfig& config = pack_.manifest().config;
+  const int64_t width = config.model_width;
+  const int64_t q_width = config.num_heads * config.head_width;
+  const int64_t kv_width = config.num_kv_heads * config.head_width;
+  const auto name = [layer](const char* tensor) { return LayerTensor(layer, tensor); };
+  RETURN_IF_ERROR(LoadNorm(name("attention_norm"), target.attention_norm));
+  RETURN_IF_ERROR(LoadLinear(name("q"), q_width, width, target.q));
+  RETURN_IF_ERROR(LoadLinear(name("k"), kv_width, width, target.k));
+  RETURN_IF_ERROR(LoadLinear(name("v"), kv_width, width, target.v));
+  RETURN_IF_ERROR(LoadLinear(name("o"), width, q_width, target.o));
+  RETURN_IF_ERROR(LoadNorm(name("ffn_norm"), target.ffn_norm));
+  if (config.gated_ffn) {
+    RETURN_IF_ERROR(LoadLinear(name("gate"), config.ffn_width, width, target.gate));
+  }
+  RETURN_IF_ERROR(LoadLinear(name("up"), config.ffn_width, width, target.up));
+  return LoadLinear(name("down"), width, config.ffn_width, target.down);
+}
+
+absl::Status ResidentWeights::Loader::LoadNorm(const std::string& name, NormWeights& target) {
+  const ModelConfig& config = pack_.manifest().config;
+  RETURN_IF_ERROR(LoadVectorInto(name + ".weight", config.model_width, true, target.weight));
+  if (config.norm == NormKind::kLayer) {
+    RETURN_IF_ERROR(LoadVectorInto(name + ".bias", config.model_width, true, target.bias));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResidentWeights::Loader::LoadLinear(const std::string& name, int64_t outputs,
+                                                 int64_t inputs, MatMulWeights& target) {
+  RETURN_IF_ERROR(LoadMatrix(name + ".weight", outputs, inputs, target));
+  return LoadVectorInto(name + ".bias", outputs, false, target.bias);
+}
+
+absl::Status ResidentWeights::Loader::LoadMatrix(const std::string& name, int64_t outputs,
+                                                 int64_t inputs, MatMulWeights& target) {
+  const TensorEntry* tensor = pack_.Find(name);
+  if (tensor == nullptr || tensor->layout != TensorLayout::kMatMul) {
+    return Missing(pack_, name);
+  }
+  RETURN_IF_ERROR(CheckShape(*tensor, outputs, inputs));
+  std::vector<WeightShardView>& shards = target_.shards_.emplace_back();
+  for (size_t i = 0; i < tensor->shards.size(); ++i) {
+    const int64_t bytes = LoadedShardBytes(*tensor, i, compute_type_);
+    std::byte* data = Carve(bytes);
+    RETURN_IF_ERROR(
+        LoadShard(pack_, *tensor, i, compute_type_, {data, static_cast<size_t>(bytes)}));
+    shards.push_back(LoadedShardView(*tensor, i, compute_type_, data));
+  }
+  target.matrix = {outputs, inputs, shards};
+  return absl::OkStatus();
+}
+
+absl::Status ResidentWeights::Loader::LoadVectorInto(const std::string& name, int64_t size,
+                                                     bool required, const float*& target) {
+  const TensorEntry* tensor = pack_.Find(name);
+  if (tensor == nullptr && !required) {
+    return absl::OkStatus();
+  }
+  if (tensor == nullptr || tensor->layout != TensorLayout::kVector) {
+    return Missing(pack_, name);
+  }
+  RETURN_IF_ERROR(CheckShape(*tensor, size, 1));
+  ASSIGN_OR_RETURN(const std::vector<float> values, LoadVector(pack_, *tensor));
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  std::byte* data = Carve(static_cast<int64_t>(bytes.size()));
+  std::memcpy(data, bytes.data(), bytes.size());
+  target = reinterpret_cast<const float*>(data);
+  return absl::OkStatus();
+}
+
+std::byte* ResidentWeights::Loader::Carve(int64_t bytes) {
+  std::byte* data = target_.buffer_.bytes().data() + used_bytes_;
+  used_bytes_ += RoundUp(bytes, kTensorAlignment);
+  CHECK_LE(used_bytes_, static_cast<int64_t>(target_.buffer_.bytes().size()));
+  return data;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,67 @@
+// Forward: the transformer as the papers write it, for every family of the table (families.h).
+//
+// A family is data (ModelConfig): which norm and where, which positions, which activation. One
+// sweep is Embed, then Layer for each layer, then Finish; the caller decides which rows go in a
+// call and where the weights come from. Every call is batch-invariant like the ops it uses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/model/config.h"
+#include "engine/model/weights.h"
+#include "kernels/kv_page.h"
+#include "kernels/ops.h"
+
+namespace nightshift {
+
+// The layout of the model's KV pages.
+KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type);
+
+// Angle per position of each rotated pair, with the configuration's scaling.
+// Source: RoFormer (Su et al. 2021) section 3.4; llama3 scaling as in the Llama 3.1 release.
+std::vector<float> InverseFrequencies(const ModelConfig& config);
+
+// One batch at one layer.
+struct LayerBatch {
+  std::span<const int32_t> positions;    // [T]
+  std::span<const AttentionSpan> spans;  // the rows by sequence, pages of this layer
+};
+
+class Forward {
+ public:
+  // References must outlive this; `ops` decides the compute type.
+  Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops);
+
+  // Floats of scratch that a call with `rows` rows needs.
+  static int64_t ScratchFloats(const ModelConfig& config, int64_t rows);
+
+  // hidden [T, E] = token embeddings (projected), with learned positions added.
+  void Embed(const ModelWeights& weights, std::span<const int32_t> ids,
+             std::span<const int32_t> positions, std::span<float> scratch, MatrixView hidden);
+
+  // Advances hidden [T, E] by one layer and stores the rows' keys and values in their pages.
+  void Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
+             MatrixView hidden);
+
+  // out [T, W]: hidden [T, E] normalised and projected, ready for the head. Overwrites hidden.
+  void Finish(const ModelWeights& weights, MatrixView hidden, MatrixView out);
+
+ private:
+  void Norm(const NormWeights& weights, MatrixView x, MatrixView out);
+  void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+  void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+  void Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
+                 std::span<float> scratch, MatrixView hidden);
+  void FeedForward(const LayerWeights& weights, MatrixView x, std::span<float> scratch,
+                   MatrixView hidden);
+
+  const ModelConfig& config_;
+  KvPageLayout kv_layout_;
+  Ops& ops_;
+  std::vector<float> inverse_frequencies_;
+  std::vector<int32_t> learned_rows_;  // reused: positions + offset
+};
+
+}  // namespace nightshift

@@ -1,0 +1,97 @@
+#include "engine/schedule/sweep_schedule.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+#include "kernels/kv_page.h"
+
+namespace nightshift {
+namespace {
+
+int64_t PendingTokens(const HeldRequest& request) {
+  return request.known_tokens - request.computed_tokens;
+}
+
+std::vector<Span> FormSpans(std::span<const HeldRequest> held, const SweepLimits& limits) {
+  std::vector<Span> spans;
+  int64_t row = 0;
+  const auto add = [&](size_t request, int64_t num_tokens) {
+    spans.push_back({request, held[request].computed_tokens, num_tokens, row});
+    row += num_tokens;
+  };
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (PendingTokens(held[i]) == 1) {
+      add(i, 1);
+    }
+  }
+  const int64_t chunk =
+      limits.prompt_chunk_tokens > 0 ? limits.prompt_chunk_tokens : limits.max_sweep_tokens;
+  for (size_t i = 0; i < held.size() && row < limits.max_sweep_tokens; ++i) {
+    const int64_t pending = PendingTokens(held[i]);
+    if (pending > 1) {
+      add(i, std::min({pending, chunk, limits.max_sweep_tokens - row}));
+    }
+  }
+  return spans;
+}
+
+int64_t PagesToAdd(const HeldRequest& request, const Span& span) {
+  const int64_t positions = span.first_position + span.num_tokens;
+  const int64_t pages = RoundUp(positions, kPagePositions) / kPagePositions;
+  return std::max<int64_t>(0, pages - request.pages);
+}
+
+bool Fits(std::span<const HeldRequest> held, const std::vector<Span>& spans, int64_t free_pages) {
+  int64_t asked = 0;
+  for (const Span& span : spans) {
+    asked += PagesToAdd(held[span.request], span);
+  }
+  return asked <= free_pages;
+}
+
+std::vector<Batch> CutBatches(const std::vector<Span>& spans, int64_t max_batch_tokens) {
+  std::vector<Batch> batches;
+  for (Span rest : spans) {
+    while (rest.num_tokens > 0) {
+      if (batches.empty() || batches.back().num_rows == max_batch_tokens) {
+        batches.push_back({.first_row = rest.first_row, .num_rows = 0, .spans = {}});
+      }
+      Batch& batch = batches.back();
+      Span part = rest;
+      part.num_tokens = std::min(rest.num_tokens, max_batch_tokens - batch.num_rows);
+      batch.spans.push_back(part);
+      batch.num_rows += part.num_tokens;
+      rest.first_row += part.num_tokens;
+      rest.first_position += part.num_tokens;
+      rest.num_tokens -= part.num_tokens;
+    }
+  }
+  return batches;
+}
+
+}  // namespace
+
+SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits& limits) {
+  CHECK_LE(static_cast<int64_t>(held.size()), limits.max_sweep_tokens);
+  CHECK_GE(limits.max_batch_tokens, 1);
+  SweepSchedule schedule;
+  int64_t free_pages = limits.free_pages;
+  schedule.spans = FormSpans(held, limits);
+  while (!Fits(held, schedule.spans, free_pages)) {
+    CHECK_GT(held.size(), 1U);
+    free_pages += held.back().pages;
+    held = held.first(held.size() - 1);
+    ++schedule.num_evicted;
+    schedule.spans = FormSpans(held, limits);
+  }
+  schedule.batches = CutBatches(schedule.spans, limits.max_batch_tokens);
+  for (const Span& span : schedule.spans) {
+    schedule.num_rows += span.num_tokens;
+    if (span.first_position + span.num_tokens == held[span.request].known_tokens) {
+      schedule.sampled.push_back({span.request, span.first_row + span.num_tokens - 1});
+    }
+  }
+  return schedule;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,65 @@
+// SweepSchedule: what one sweep computes, as plain data. Pure: values in, values out.
+//
+// The rolling schedule: every held request contributes one span, either its one decode token or the
+// next chunk of its prompt; the rows of all spans lie ragged one after another and are cut into
+// batches of at most a token budget. A span may be cut by a batch border: its second part reads the
+// first part's keys from their pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace nightshift {
+
+// A held request as the schedule sees it.
+struct HeldRequest {
+  int64_t computed_tokens = 0;  // whose keys and values are in its pages
+  int64_t known_tokens = 0;     // prompt and generated; always more than computed_tokens
+  int64_t pages = 0;            // that it holds
+};
+
+struct SweepLimits {
+  int64_t max_sweep_tokens = 0;     // at least the number of held requests
+  int64_t prompt_chunk_tokens = 0;  // 0: no limit but the sweep's
+  int64_t max_batch_tokens = 0;
+  int64_t free_pages = 0;
+};
+
+// `num_tokens` tokens of one request from `first_position`, in rows from `first_row` of the sweep.
+struct Span {
+  size_t request = 0;  // index among the held requests
+  int64_t first_position = 0;
+  int64_t num_tokens = 0;
+  int64_t first_row = 0;
+};
+
+struct Batch {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+  std::vector<Span> spans;  // parts of the sweep's spans; rows ascend
+};
+
+// The last row of a request whose known tokens are all computed: its next token is sampled there.
+struct SampledRow {
+  size_t request = 0;
+  int64_t row = 0;
+};
+
+struct SweepSchedule {
+  std::vector<Span> spans;
+  std::vector<Batch> batches;  // in the order in which each layer visits them
+  std::vector<SampledRow> sampled;
+  int64_t num_rows = 0;
+  // The last so many held requests have to leave before the sweep because pages run out.
+  size_t num_evicted = 0;
+};
+
+// Schedules one sweep over `held`, which is in order of admission. Spans of one token come first
+// (so that no prompt delays a decoding request), then prompts in order of admission as far as the
+// token budget goes. When the pages that the spans need are not free, the youngest requests are
+// evicted until they are; the oldest one alone must fit.
+SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits& limits);
+
+}  // namespace nightshift

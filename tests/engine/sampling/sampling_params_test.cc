@@ -1,0 +1,67 @@
+#include "engine/sampling/sampling_params.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/status_matchers.h"
+
+namespace nightshift {
+namespace {
+
+SamplingParams With(void (*change)(SamplingParams&)) {
+  SamplingParams params;
+  change(params);
+  return params;
+}
+
+TEST(SamplingParamsTest, DefaultsAreValid) {
+  EXPECT_OK(SamplingParams().Validate());
+}
+
+TEST(SamplingParamsTest, AcceptsTheEndsOfEachRange) {
+  EXPECT_OK(With([](SamplingParams& p) { p.temperature = 0.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.temperature = 1e-6F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.temperature = 100.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.top_logprobs = 20; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.stop.assign(64, "x"); }).Validate());
+}
+
+TEST(SamplingParamsTest, NamesTheFieldThatIsOutOfRange) {
+  struct Case {
+    const char* field;
+    void (*change)(SamplingParams&);
+  };
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Case cases[] = {
+      {"max_output_tokens", [](SamplingParams& p) { p.max_output_tokens = 0; }},
+      {"temperature", [](SamplingParams& p) { p.temperature = -0.1F; }},
+      {"temperature", [](SamplingParams& p) { p.temperature = 1e-7F; }},
+      {"temperature", [](SamplingParams& p) { p.temperature = kNan; }},
+      {"temperature", [](SamplingParams& p) { p.temperature = kInfinity; }},
+      {"top_p", [](SamplingParams& p) { p.top_p = 0.0F; }},
+      {"top_p", [](SamplingParams& p) { p.top_p = 1.01F; }},
+      {"top_p", [](SamplingParams& p) { p.top_p = kNan; }},
+      {"top_k", [](SamplingParams& p) { p.top_k = -1; }},
+      {"top_logprobs", [](SamplingParams& p) { p.top_logprobs = 21; }},
+      {"stop string",
+       [](SamplingParams& p) {
+         p.stop = {"a", ""};
+       }},
+      {"stop string", [](SamplingParams& p) { p.stop = {std::string(5000, 'x')}; }},
+      {"stop strings", [](SamplingParams& p) { p.stop.assign(65, "x"); }},
+      {"stop token",
+       [](SamplingParams& p) {
+         p.stop_tokens = {5, -1};
+       }},
+  };
+  for (const Case& one : cases) {
+    EXPECT_THAT(With(one.change).Validate(),
+                StatusIs(absl::StatusCode::kInvalidArgument, one.field));
+  }
+}
+
+}  // namespace
+}  // namespace nightshift
