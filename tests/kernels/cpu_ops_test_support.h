@@ -1,0 +1,138 @@
+// Fixtures of the CPU op tests: every dispatch target of this machine, packed weights, pages.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include "kernels/convert.h"
+#include "kernels/device.h"
+#include "kernels/panel_layout.h"
+#include "tests/support/naive_ops.h"
+
+namespace nightshift {
+
+// The targets that the library is built for and this machine has.
+inline std::vector<int64_t> CpuTargets() {
+  std::vector<int64_t> targets;
+  for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
+    if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
+  }
+  return targets;
+}
+
+// Runs its tests on one dispatch target, the parameter.
+class CpuTargetTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+
+  static std::unique_ptr<Device> CreateDevice(int num_threads) {
+    auto device = CreateCpuDevice(num_threads);
+    EXPECT_TRUE(device.ok()) << device.status();
+    return std::move(device).value();
+  }
+};
+
+inline std::string TargetTestName(const testing::TestParamInfo<int64_t>& info) {
+  return hwy::TargetName(info.param);
+}
+
+#define INSTANTIATE_ON_CPU_TARGETS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Targets, suite, testing::ValuesIn(CpuTargets()), TargetTestName)
+
+// Bytes at a 4096-byte border.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(int64_t count)
+      : memory_(static_cast<std::byte*>(
+            std::aligned_alloc(4096, static_cast<size_t>(RoundUp(count, 4096))))) {}
+  std::byte* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+// A matrix of activations that owns its rows; `padding` columns lie between rows.
+class Matrix {
+ public:
+  Matrix(int64_t rows, int64_t columns, int64_t padding = 0)
+      : rows_(rows),
+        columns_(columns),
+        stride_(columns + padding),
+        values_(static_cast<size_t>(rows * stride_), kUntouched) {}
+  Matrix(int64_t columns, const std::vector<float>& values)
+      : Matrix(static_cast<int64_t>(values.size()) / columns, columns) {
+    values_ = values;
+  }
+  MatrixView view() { return {values_.data(), rows_, columns_, stride_}; }
+  float at(int64_t row, int64_t column) const {
+    return values_[static_cast<size_t>(row * stride_ + column)];
+  }
+  std::vector<float> Row(int64_t row) const {
+    const auto first = values_.begin() + row * stride_;
+    return {first, first + columns_};
+  }
+  const std::vector<float>& values() const { return values_; }
+
+  static constexpr float kUntouched = 12345.0F;
+
+ private:
+  int64_t rows_;
+  int64_t columns_;
+  int64_t stride_;
+  std::vector<float> values_;
+};
+
+// Random weights [N, K] of a float type: as floats, and packed as one shard.
+struct RandomWeight {
+  RandomWeight(DType dtype_in, int64_t outputs_in, int64_t inputs_in, uint64_t seed)
+      : dtype(dtype_in),
+        outputs(outputs_in),
+        inputs(inputs_in),
+        values(naive::RoundTo(dtype_in, naive::RandomValues(outputs_in * inputs_in, seed))),
+        packed(PanelElements(outputs_in, inputs_in) * FloatBytes(dtype_in)) {
+    const int64_t count = outputs * inputs;
+    std::vector<std::byte> typed(static_cast<size_t>(count * FloatBytes(dtype)));
+    RoundFromF32(values.data(), count, dtype, typed.data());
+    PackPanels(typed.data(), dtype, outputs, inputs, packed.data());
+  }
+  WeightShardView shard() const { return Shard(0, outputs); }
+  // Rows [first, first + count) as a shard; `first` is a multiple of 64.
+  WeightShardView Shard(int64_t first, int64_t count) const {
+    const int64_t offset = first * RoundUp(inputs, kInputsMultiple) * FloatBytes(dtype);
+    return {packed.data() + offset, dtype, first, count, inputs};
+  }
+
+  DType dtype;
+  int64_t outputs;
+  int64_t inputs;
+  std::vector<float> values;
+  AlignedBytes packed;
+};
+
+// Bits, so that NaNs and the sign of zero count.
+inline std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  if (!values.empty()) std::memcpy(bits.data(), values.data(), values.size() * sizeof(float));
+  return bits;
+}
+
+inline void ExpectWithin(const std::vector<float>& actual, const naive::Result& expected) {
+  ASSERT_EQ(actual.size(), expected.values.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(static_cast<double>(actual[i]), expected.values[i], expected.tolerances[i])
+        << "element " << i;
+  }
+}
+
+}  // namespace nightshift

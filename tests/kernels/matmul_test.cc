@@ -1,0 +1,152 @@
+#include <string>
+
+#include "tests/kernels/cpu_ops_test_support.h"
+
+namespace nightshift {
+namespace {
+
+struct Types {
+  ComputeType compute;
+  DType weight;
+};
+constexpr Types kTypes[] = {{ComputeType::kF32, DType::kF32},
+                            {ComputeType::kF32, DType::kF16},
+                            {ComputeType::kF32, DType::kBF16},
+                            {ComputeType::kBF16, DType::kBF16}};
+
+std::string Describe(const Types& types) {
+  return std::string(ComputeTypeName(types.compute)) + " x " + DTypeName(types.weight);
+}
+
+class MatMulTest : public CpuTargetTest {
+ protected:
+  // Multiplies all rows of `x` in one call.
+  static std::vector<float> Multiply(Device& device, ComputeType compute, const RandomWeight& weight,
+                                     const std::vector<float>& x) {
+    Matrix input(weight.inputs, x);
+    Matrix out(input.view().rows, weight.outputs);
+    device.ops(compute).MatMul({.x = input.view(), .weight = weight.shard(), .out = out.view()});
+    return out.values();
+  }
+
+  static void ExpectOracle(Device& device, const Types& types, int64_t rows, int64_t outputs,
+                           int64_t inputs) {
+    SCOPED_TRACE(Describe(types) + " " + std::to_string(rows) + "x" + std::to_string(outputs) +
+                 "x" + std::to_string(inputs));
+    const RandomWeight weight(types.weight, outputs, inputs, 1);
+    std::vector<float> x = naive::RandomValues(rows * inputs, 2);
+    const std::vector<float> out = Multiply(device, types.compute, weight, x);
+    if (types.compute == ComputeType::kBF16) x = naive::RoundTo(DType::kBF16, x);
+    ExpectWithin(out, naive::MatMul(x, weight.values, {}, outputs, inputs));
+  }
+};
+
+TEST_P(MatMulTest, AgreesWithTheOracleForEachTypeAndShape) {
+  const auto device = CreateDevice(2);
+  for (const Types& types : kTypes) {
+    for (const int64_t rows : {1, 2, 5, 13}) {
+      for (const int64_t outputs : {1, 63, 64, 65, 200}) {
+        for (const int64_t inputs : {1, 2, 31, 33, 100}) {
+          ExpectOracle(*device, types, rows, outputs, inputs);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, AgreesWithTheOracleOnSumsLongerThanABlock) {
+  const auto device = CreateDevice(2);
+  for (const Types& types : kTypes) {
+    ExpectOracle(*device, types, 7, 96, 2051);
+  }
+}
+
+TEST_P(MatMulTest, GivesARowTheSameBitsAloneAndAtEveryPosition) {
+  const auto device = CreateDevice(2);
+  for (const Types& types : kTypes) {
+    SCOPED_TRACE(Describe(types));
+    const RandomWeight weight(types.weight, 80, 1100, 3);
+    const std::vector<float> row = naive::RandomValues(weight.inputs, 4);
+    const auto alone = BitsOf(Multiply(*device, types.compute, weight, row));
+    for (const int64_t rows : {7, 64, 513}) {
+      std::vector<float> x;
+      for (int64_t i = 0; i < rows; ++i) {
+        x.insert(x.end(), row.begin(), row.end());
+      }
+      const auto together = BitsOf(Multiply(*device, types.compute, weight, x));
+      for (size_t i = 0; i < together.size(); ++i) {
+        ASSERT_EQ(together[i], alone[i % alone.size()]) << rows << " rows, element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, GivesTheSameBitsAmongOtherRowsAndForOneThreadAndTwo) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const Types& types : kTypes) {
+    SCOPED_TRACE(Describe(types));
+    const RandomWeight weight(types.weight, 130, 333, 5);
+    const std::vector<float> x = naive::RandomValues(301 * weight.inputs, 6);
+    const std::vector<float> together = Multiply(*two, types.compute, weight, x);
+    EXPECT_EQ(BitsOf(together), BitsOf(Multiply(*one, types.compute, weight, x)));
+    for (const int64_t row : {0, 5, 6, 255, 256, 299, 300}) {
+      const auto first = x.begin() + row * weight.inputs;
+      const auto alone = Multiply(*one, types.compute, weight, {first, first + weight.inputs});
+      const auto out = together.begin() + row * weight.outputs;
+      EXPECT_EQ(BitsOf(alone), BitsOf({out, out + weight.outputs})) << "row " << row;
+    }
+  }
+}
+
+TEST_P(MatMulTest, WritesOnlyTheColumnsOfItsShard) {
+  const auto device = CreateDevice(2);
+  const RandomWeight weight(DType::kBF16, 150, 40, 7);
+  Matrix x(weight.inputs, naive::RandomValues(3 * weight.inputs, 8));
+  Matrix out(3, weight.outputs, 5);
+  device->ops(ComputeType::kF32)
+      .MatMul({.x = x.view(), .weight = weight.Shard(64, 64), .out = out.view()});
+  const std::vector<float> whole =
+      Multiply(*device, ComputeType::kF32, weight, x.values());
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t n = 0; n < weight.outputs; ++n) {
+      const bool is_inside = n >= 64 && n < 128;
+      EXPECT_EQ(out.at(row, n), is_inside ? whole[static_cast<size_t>(row * weight.outputs + n)]
+                                          : Matrix::kUntouched);
+    }
+    for (int64_t n = 0; n < (row < 2 ? 5 : 0); ++n) {
+      EXPECT_EQ(out.at(row, weight.outputs + n), Matrix::kUntouched) << "between rows";
+    }
+  }
+}
+
+TEST_P(MatMulTest, AddsTheBiasAndThenTheOldOutput) {
+  const auto device = CreateDevice(1);
+  const RandomWeight weight(DType::kF16, 70, 20, 9);
+  const std::vector<float> bias = naive::RandomValues(70, 10);
+  Matrix x(weight.inputs, naive::RandomValues(4 * weight.inputs, 11));
+  Matrix out(weight.outputs, naive::RandomValues(4 * weight.outputs, 12));
+  const std::vector<float> old = out.values();
+  const std::vector<float> product = Multiply(*device, ComputeType::kF32, weight, x.values());
+  device->ops(ComputeType::kF32)
+      .MatMul({.x = x.view(),
+               .weight = weight.shard(),
+               .bias = bias.data(),
+               .out = out.view(),
+               .accumulate = true});
+  for (size_t i = 0; i < old.size(); ++i) {
+    EXPECT_EQ(out.values()[i], old[i] + (product[i] + bias[i % 70]));
+  }
+}
+
+TEST_P(MatMulTest, DoesNothingForNoRows) {
+  const auto device = CreateDevice(2);
+  const RandomWeight weight(DType::kF32, 64, 32, 13);
+  EXPECT_TRUE(Multiply(*device, ComputeType::kF32, weight, {}).empty());
+}
+
+INSTANTIATE_ON_CPU_TARGETS(MatMulTest);
+
+}  // namespace
+}  // namespace nightshift

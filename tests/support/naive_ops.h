@@ -1,0 +1,58 @@
+// The ops in the plainest form, in double: what the devices' kernels are tested against.
+// Results come with what a bound on the rounding error of an f32 kernel needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace nightshift::naive {
+
+// Half the distance of 1.0 to the next f32: the relative error of one rounding.
+inline constexpr double kF32Rounding = 0x1p-24;
+
+// `count` values, uniform in [-1, 1), the same for the same seed on every machine.
+std::vector<float> RandomValues(int64_t count, uint64_t seed);
+
+// The nearest value of a float type, ties to even, by comparing neighbours in double.
+float RoundTo(DType dtype, float value);
+std::vector<float> RoundTo(DType dtype, std::vector<float> values);
+
+struct Result {
+  std::vector<double> values;
+  std::vector<double> tolerances;  // bound on the error of an f32 kernel, element by element
+};
+
+// x [T, K], weight [N, K], bias [N] or empty. Tolerance: (K + 2) roundings of the sum of |terms|.
+Result MatMul(std::span<const float> x, std::span<const float> weight, std::span<const float> bias,
+              int64_t outputs, int64_t inputs);
+
+// One row. Tolerance: columns + 8 roundings of the largest output.
+Result RmsNorm(std::span<const float> x, std::span<const float> weight, double epsilon);
+Result LayerNorm(std::span<const float> x, std::span<const float> weight,
+                 std::span<const float> bias, double epsilon);
+
+double Activate(Activation activation, double x);
+
+// Rotates one head, half-split pairs; angle = position * frequency rounded to f32.
+std::vector<double> Rope(std::span<const float> head, std::span<const float> inverse_frequencies,
+                         int32_t position, double magnitude);
+
+struct AttentionInput {
+  std::vector<float> q;       // [T, H*D], rows at positions first_position + row
+  std::vector<float> keys;    // [first_position + T, G*D], as stored
+  std::vector<float> values;  // as keys
+  int64_t num_heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_width = 0;
+  int64_t first_position = 0;
+  double scale = 1.0;
+};
+
+// Causal attention [T, H*D]. Tolerance: scores are sums of D terms, weights are off by their
+// scores' error twice (numerator and sum), values are sums over the keys.
+Result Attention(const AttentionInput& input);
+
+}  // namespace nightshift::naive
