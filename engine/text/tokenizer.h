@@ -9,36 +9,48 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+#include "engine/text/text_range.h"
 #include "engine/text/tokenizer_spec.h"
 
 namespace nightshift {
 
-// A stretch of a text, in bytes.
-struct TextRange {
-  size_t first = 0;
-  size_t length = 0;
-};
+class AddedTokenMatcher;
+class BytePairMerger;
+class SplitPattern;
 
 class Tokenizer {
  public:
   // Errors: INVALID_ARGUMENT naming what in the spec does not fit (pattern, merge, id).
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerSpec spec);
-  virtual ~Tokenizer() = default;
+  ~Tokenizer();
 
   // Encodes UTF-8 text without adding BOS or EOS. Special tokens are recognised only where they lie
   // wholly inside one of `trusted` (ascending, disjoint); elsewhere their text is ordinary text.
   // Non-special added tokens are recognised everywhere. Bytes without a token are dropped as the
   // original tokenizers do. Errors: INVALID_ARGUMENT for invalid UTF-8 with the byte offset.
-  virtual absl::StatusOr<std::vector<int32_t>> Encode(
-      absl::string_view text, const std::vector<TextRange>& trusted) const = 0;
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
+                                              const std::vector<TextRange>& trusted) const;
 
-  // The bytes that one token stands for; empty for ids out of range. Special tokens give their text.
-  virtual absl::string_view TokenBytes(int32_t id) const = 0;
-  virtual bool IsSpecial(int32_t id) const = 0;
+  // The bytes that one token stands for; empty for ids out of range. Special tokens give their
+  // text.
+  absl::string_view TokenBytes(int32_t id) const;
+  bool IsSpecial(int32_t id) const;
   // Whole-sequence decoding; always valid UTF-8 (broken bytes become U+FFFD).
-  virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const;
 
-  virtual const TokenizerSpec& spec() const = 0;
+  const TokenizerSpec& spec() const { return spec_; }
+
+ private:
+  explicit Tokenizer(TokenizerSpec spec);
+  absl::Status Build();
+  absl::Status EncodeOrdinary(absl::string_view text, std::vector<int32_t>& ids) const;
+
+  TokenizerSpec spec_;
+  std::vector<bool> special_;  // by id
+  std::unique_ptr<AddedTokenMatcher> added_tokens_;
+  std::vector<SplitPattern> split_patterns_;
+  std::unique_ptr<BytePairMerger> merger_;
 };
 
 // Collects the bytes of generated tokens; text() is always valid UTF-8: an unfinished sequence at
