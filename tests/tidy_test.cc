@@ -1,0 +1,218 @@
+// The layout and the style of the tree as a test: which folder may include which, one home for each
+// library, words that do not belong here, every source file named in a README.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace nightshift {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What starts with `start` (an include, or a banned word for a regex) belongs to paths that start
+// with one of `homes`. The first rule that matches an include decides.
+struct Rule {
+  std::string start;
+  std::vector<std::string> homes;
+};
+
+// proto <- client, proto <- server, kernels/base <- client, kernels <- engine <- server; inside the
+// server: store, input <- scheduling <- rpc; inside the engine: all <- execute <- the door.
+std::vector<Rule> PackageRules() {
+  return {
+      {"kernels/base/", {"kernels/", "engine/", "server/", "client/", "tests/"}},
+      {"kernels/cpu/", {"kernels/", "tests/"}},
+      {"kernels/", {"kernels/", "engine/", "server/", "tests/"}},
+      {"engine/execute/", {"engine/execute/", "engine/local_engine", "tests/"}},
+      {"engine/", {"engine/", "server/", "tests/"}},
+      {"server/store/",
+       {"server/store/", "server/scheduling/", "server/rpc/", "server/server", "tests/"}},
+      {"server/input/", {"server/input/", "server/scheduling/", "server/rpc/", "tests/"}},
+      {"server/scheduling/", {"server/scheduling/", "server/rpc/", "server/server", "tests/"}},
+      {"server/rpc/", {"server/rpc/", "server/server", "tests/"}},
+      {"server/", {"server/", "tests/"}},
+      {"nightshift/v1/", {"server/", "client/", "tests/"}},
+      {"client/", {"client/", "tests/"}},
+      {"tests/", {"tests/"}},
+  };
+}
+
+// One home for each library; Abseil and the standard library are at home everywhere.
+std::vector<Rule> LibraryRules() {
+  return {
+      {"grpc", {"server/rpc/", "server/server", "client/", "tests/"}},
+      {"google/rpc/", {"server/rpc/", "server/input/", "client/", "tests/"}},
+      {"google/protobuf/", {"server/", "client/", "tests/"}},
+      {"nlohmann/", {"engine/model/", "engine/text/", "server/input/", "client/", "tests/"}},
+      {"pcre2", {"engine/text/"}},
+      {"utf8proc", {"engine/text/"}},
+      {"xxhash", {"kernels/base/"}},
+      {"isa-l", {"kernels/base/"}},
+      {"openssl/", {"engine/model/", "server/rpc/", "server/security/", "client/", "tests/"}},
+      {"sqlite3", {"server/store/", "tests/server/store/"}},
+      {"CLI/", {"server/options", "server/tools/", "client/"}},
+      {"systemd/", {"server/main"}},
+      {"hwy/", {"kernels/cpu/"}},
+      {"oneapi/", {"kernels/cpu/"}},
+      {"dnnl", {"kernels/cpu/"}},
+      {"liburing", {"engine/io/"}},
+      {"coin/", {"engine/policy/"}},
+      {"prometheus/", {"server/http/"}},
+      {"httplib", {"server/http/"}},
+      {"cu", {"kernels/cuda/"}},
+  };
+}
+
+// Regular expressions over code without comments and strings, and the paths that may use them.
+// A Create function may hand `new` of a private constructor straight to its unique_ptr.
+std::vector<Rule> BannedWords() {
+  return {
+      {R"(\busing\s+namespace\b)", {}},
+      {R"(\bstd::cout\b)", {"client/", "server/tools/", "tests/"}},
+      {R"((^|[^\w.>])_?exit\s*\()", {}},
+      {R"(^(?!.*unique_ptr<).*\bnew\s+[\w:<(])", {}},
+      {R"(\bcatch\s*\(|\bthrow\b)", {"client/", "server/options", "server/tools/"}},
+  };
+}
+
+// A test that waits for a time asserts about the machine it runs on.
+const char kSleep[] = R"(\b(sleep_for|sleep_until|SleepFor|nanosleep|usleep|sleep)\s*\()";
+
+bool IsAtHome(const std::string& path, const Rule& rule) {
+  return std::any_of(rule.homes.begin(), rule.homes.end(),
+                     [&](const std::string& home) { return path.rfind(home, 0) == 0; });
+}
+
+fs::path Root() {
+  return fs::path(TEST_DATA_DIR).parent_path().parent_path();
+}
+
+std::vector<std::string> LinesOf(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// Paths, relative to the root, of the files with one of these extensions.
+std::vector<std::string> FilesOf(const std::vector<std::string>& folders,
+                                 const std::vector<std::string>& extensions) {
+  std::vector<std::string> files;
+  for (const std::string& folder : folders) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(Root() / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (entry.is_regular_file() &&
+          std::find(extensions.begin(), extensions.end(), extension) != extensions.end()) {
+        files.push_back(fs::relative(entry.path(), Root()).generic_string());
+      }
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> SourcesOf(const std::vector<std::string>& folders) {
+  return FilesOf(folders, {".h", ".cc", ".cu", ".cuh"});
+}
+
+std::vector<std::string> AllSources() {
+  return SourcesOf({"kernels", "engine", "server", "client", "tests"});
+}
+
+// A line without string literals and without what follows //.
+std::string CodeOf(const std::string& line) {
+  static const std::regex kLiteral(R"re("(\\.|[^"\\])*"|'(\\.|[^'\\])')re");
+  const std::string code = std::regex_replace(line, kLiteral, "\"\"");
+  return code.substr(0, code.find("//"));
+}
+
+std::vector<std::string> IncludesOf(const std::string& path) {
+  static const std::regex kInclude(R"re(^\s*#\s*include\s*[<"]([^>"]+)[>"])re");
+  std::vector<std::string> includes;
+  for (const std::string& line : LinesOf(Root() / path)) {
+    std::smatch match;
+    if (std::regex_search(line, match, kInclude)) {
+      includes.push_back(match[1]);
+    }
+  }
+  return includes;
+}
+
+void ExpectIncludesAtHome(const std::vector<Rule>& rules) {
+  for (const std::string& path : AllSources()) {
+    for (const std::string& included : IncludesOf(path)) {
+      const auto rule = std::find_if(rules.begin(), rules.end(), [&](const Rule& candidate) {
+        return included.rfind(candidate.start, 0) == 0;
+      });
+      EXPECT_TRUE(rule == rules.end() || IsAtHome(path, *rule))
+          << path << " includes " << included << ", which is not for this folder";
+    }
+  }
+}
+
+void ExpectNowhere(const std::string& pattern, const std::vector<std::string>& paths) {
+  const std::regex word(pattern);
+  for (const std::string& path : paths) {
+    const std::vector<std::string> lines = LinesOf(Root() / path);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_FALSE(std::regex_search(CodeOf(lines[i]), word))
+          << path << ":" << i + 1 << " has " << pattern << ": " << lines[i];
+    }
+  }
+}
+
+TEST(TidyTest, FoldersIncludeOnlyWhatIsBelowThem) {
+  ExpectIncludesAtHome(PackageRules());
+}
+
+TEST(TidyTest, EachLibraryHasOneHome) {
+  ExpectIncludesAtHome(LibraryRules());
+}
+
+TEST(TidyTest, NoFileHasABannedWord) {
+  for (const Rule& banned : BannedWords()) {
+    std::vector<std::string> paths = AllSources();
+    std::erase_if(paths, [&](const std::string& path) { return IsAtHome(path, banned); });
+    ExpectNowhere(banned.start, paths);
+  }
+}
+
+TEST(TidyTest, NoTestSleeps) {
+  ExpectNowhere(kSleep, FilesOf({"tests"}, {".h", ".cc", ".py"}));
+}
+
+// The nearest README, in the file's own folder or above it, is its map.
+TEST(TidyTest, EachSourceIsNamedInTheReadmeOfItsFolder) {
+  for (const std::string& path : SourcesOf({"kernels", "engine", "server", "client"})) {
+    fs::path folder = (Root() / path).parent_path();
+    while (!fs::exists(folder / "README.md")) {
+      folder = folder.parent_path();
+    }
+    std::string map;
+    for (const std::string& line : LinesOf(folder / "README.md")) {
+      map += line + "\n";
+    }
+    EXPECT_NE(map.find(fs::path(path).stem().string()), std::string::npos)
+        << path << " is not named in " << folder / "README.md";
+  }
+}
+
+TEST(TidyTest, ReadmesAreShort) {
+  EXPECT_LE(LinesOf(Root() / "README.md").size(), 150U);
+  for (const std::string& path :
+       FilesOf({"kernels", "engine", "server", "client", "deploy", "tests"}, {".md"})) {
+    EXPECT_TRUE(fs::path(path).filename() != "README.md" || LinesOf(Root() / path).size() <= 200)
+        << path << " has " << LinesOf(Root() / path).size() << " lines";
+  }
+}
+
+}  // namespace
+}  // namespace nightshift
