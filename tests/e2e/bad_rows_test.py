@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""A bad row never harms another: each gets its own code, all others finish."""
+
+import unittest
+
+from e2e_lib import EndToEndTest, run_client, smollm2_pack, write_rows
+
+FINISHED_WITH_FAILED_REQUESTS = 3
+
+
+def chat(custom_id, **body):
+    body = {"model": "smollm2", "max_tokens": 2,
+            "messages": [{"role": "user", "content": "Hello"}]} | body
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+# custom_id -> (row, code its error must have).
+BAD_ROWS = {
+    "too-long": (chat("too-long", messages=[{"role": "user", "content": "word " * 9000}]),
+                 "context_length_exceeded"),
+    "too-many-tokens": (chat("too-many-tokens", max_tokens=100000), "context_length_exceeded"),
+    "tools": (chat("tools", tools=[{"type": "function", "function": {"name": "f"}}]),
+              "unsupported_parameter"),
+    "type": (chat("type", temperature="hot"), "invalid_type"),
+    "range": (chat("range", temperature=9), "invalid_value"),
+    "stream": (chat("stream", stream=True), "unsupported_parameter"),
+    "empty": (chat("empty", messages=[]), "invalid_value"),
+    "role": (chat("role", messages=[{"role": "wizard", "content": "Hello"}]), "invalid_value"),
+    "url": (chat("url") | {"url": "/v1/embeddings"}, "url_mismatch"),
+    "method": (chat("method") | {"method": "GET"}, "invalid_value"),
+    "model": (chat("model", model="another"), "model_mismatch"),
+    "neither": ({"custom_id": "neither", "method": "POST", "url": "/v1/completions",
+                 "body": {"model": "smollm2"}}, "missing_required_parameter"),
+}
+# Lines without a readable custom_id: only their number tells who they are.
+BROKEN_LINES = [b'{"custom_id": "half", "method": ', b'\xff\xfe{"custom_id": "utf16"}',
+                b'{"custom_id": "latin", "body": {"messages": "caf\xe9"}}', b"[1, 2]"]
+
+
+class BadRowsTest(EndToEndTest):
+    def error_code(self, row):
+        if "response" not in row:  # a line that could not be read comes back in the plain form
+            return row["error"]["code"]
+        self.assertEqual(row["response"]["status_code"], 400, row)
+        return row["response"]["body"]["error"]["code"]
+
+    def test_each_bad_row_has_its_code_and_all_others_finish(self):
+        rows = []
+        for i, (bad, _) in enumerate(BAD_ROWS.values()):
+            rows += [chat(f"good-{i}"), bad]
+        rows += BROKEN_LINES + [chat("good-0"), chat("good-last")]  # good-0 again: a duplicate
+        daemon = self.daemon("--model", smollm2_pack()).start()
+        results = self.run_job(daemon, rows, exit_code=FINISHED_WITH_FAILED_REQUESTS)
+
+        self.assertEqual(len(results), len(rows))
+        good = {f"good-{i}" for i in range(len(BAD_ROWS))} | {"good-last"}
+        failed = [row for row in results if "response" not in row
+                  or row["response"]["status_code"] != 200]
+        succeeded = [row["custom_id"] for row in results if row not in failed]
+        self.assertEqual(sorted(succeeded), sorted(good))
+        codes = {row.get("custom_id"): self.error_code(row) for row in failed}
+        expected = {custom_id: code for custom_id, (_, code) in BAD_ROWS.items()}
+        expected |= {"good-0": "duplicate_custom_id", None: "invalid_json_line"}
+        self.assertEqual(codes, expected)
+        self.assertEqual(len(failed), len(BAD_ROWS) + len(BROKEN_LINES) + 1)
+
+    def test_a_bad_file_is_refused_when_asked(self):
+        daemon = self.daemon("--model", smollm2_pack()).start()
+        source = write_rows(self.folder / "in.jsonl", [chat("good"), chat("bad", max_tokens="x")])
+        done = run_client("run", source, "--output", self.folder / "out.jsonl",
+                          "--on-invalid-line", "reject", address=daemon.address)
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertFalse((self.folder / "out.jsonl").exists())
+        self.assertIn("2", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,178 @@
+"""Real daemons and clients for the end-to-end tests: start, kill, ask, read results.
+
+The executables are those of $NIGHTSHIFT_BUILD (build/release unless set). A test that waits waits
+for an event (readiness, a process that ends), with a limit that only a fault can reach.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("NIGHTSHIFT_BUILD", ROOT / "build" / "release")).resolve()
+NIGHTSHIFT = BUILD / "client" / "nightshift"
+NIGHTSHIFTD = BUILD / "server" / "nightshiftd"
+FAKE_NIGHTSHIFTD = BUILD / "tests" / "support" / "fake_nightshiftd"
+CACHE = pathlib.Path(os.environ.get("NIGHTSHIFT_CACHE", pathlib.Path.home() / ".cache/nightshift"))
+PACKS = BUILD / "tests" / "e2e" / "packs"
+MIB = 1 << 20
+LIMIT_S = 300
+
+
+def import_pack(source, name):
+    """Imports `source` once a build folder as pack `name`; returns its path."""
+    PACKS.mkdir(parents=True, exist_ok=True)
+    pack = PACKS / name
+    with open(PACKS / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not pack.exists():
+            run_client("import", source, "--output", pack).check_returncode()
+    return pack
+
+
+def smollm2_pack():
+    gguf = CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    if not gguf.exists():
+        raise FileNotFoundError(f"{gguf} is missing: run deploy/fetch-model")
+    return import_pack(gguf, "smollm2")
+
+
+def tiny_pack(name):
+    """A pack of tests/data/tiny/NAME: random weights, no tokenizer, prompts are token ids."""
+    return import_pack(ROOT / "tests" / "data" / "tiny" / name, name)
+
+
+def run_client(*arguments, address=None, stdin=None, limit_s=LIMIT_S):
+    """Runs `nightshift` to its end; returns the finished process with text output."""
+    return subprocess.run(
+        [NIGHTSHIFT, *map(str, arguments)], env=client_environment(address), input=stdin,
+        capture_output=True, text=True, timeout=limit_s, check=False)
+
+
+def start_client(*arguments, address=None):
+    return subprocess.Popen(
+        [NIGHTSHIFT, *map(str, arguments)], env=client_environment(address),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def client_environment(address):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NIGHTSHIFT_")}
+    if address:
+        environment["NIGHTSHIFT_ADDRESS"] = address
+    return environment
+
+
+def write_rows(path, rows):
+    """Writes one line a row: objects as JSON, bytes as they are."""
+    with open(path, "wb") as stream:
+        for row in rows:
+            line = row if isinstance(row, bytes) else json.dumps(row).encode()
+            stream.write(line + b"\n")
+    return path
+
+
+def read_rows(path):
+    with open(path, encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream]
+
+
+class Daemon:
+    """A daemon on a Unix socket with its own state folder, started and stopped at will."""
+
+    def __init__(self, folder, *options, executable=NIGHTSHIFTD):
+        self.folder = pathlib.Path(folder)
+        self.address = f"unix:{self.folder}/socket"
+        self.log = self.folder / "nightshiftd.log"
+        self._command = [executable, "--listen", self.address, "--state-dir",
+                         self.folder / "state", *options]
+        self._process = None
+        self._notify = None
+
+    def launch(self):
+        """Starts the process without waiting until it is ready."""
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        path = self.folder / "notify"
+        path.unlink(missing_ok=True)
+        self._notify.bind(str(path))
+        environment = client_environment(None) | {"NOTIFY_SOCKET": str(path)}
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                [str(part) for part in self._command], env=environment, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log)
+
+    def wait_ready(self):
+        """Waits for READY=1 of the systemd protocol; a daemon that ends instead is an error."""
+        self._notify.settimeout(0.2)
+        for _ in range(LIMIT_S * 5):
+            with contextlib.suppress(TimeoutError):
+                if b"READY=1" in self._notify.recv(4096):
+                    return
+            if self._process.poll() is not None:
+                break
+        raise AssertionError(f"daemon not ready, exit code {self._process.poll()}:\n{self.tail()}")
+
+    def start(self):
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def wait(self, limit_s=LIMIT_S):
+        """Waits for the process to end; returns its exit code."""
+        code = self._process.wait(timeout=limit_s)
+        self._notify.close()
+        return code
+
+    def kill(self):
+        self._process.kill()
+        return self.wait()
+
+    def drain(self):
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def close(self):
+        if self._process and self._process.poll() is None:
+            self.kill()
+
+    def tail(self):
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def memory_bytes(self, field):
+        """A field of /proc/PID/status: VmRSS now, VmHWM the peak since reset_peak."""
+        status = pathlib.Path(f"/proc/{self._process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024
+                    for line in status.splitlines() if line.startswith(field + ":"))
+
+    def reset_peak(self):
+        pathlib.Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+
+class EndToEndTest(unittest.TestCase):
+    """A scratch folder and daemons that do not outlive the test."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nightshift-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def daemon(self, *options, name="daemon", executable=NIGHTSHIFTD):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        daemon = Daemon(folder, *options, executable=executable)
+        self.addCleanup(daemon.close)
+        return daemon
+
+    def run_job(self, daemon, rows, *options, exit_code=0, name="job"):
+        """Runs rows through `nightshift run`; returns the result rows."""
+        source = write_rows(self.folder / f"{name}.jsonl", rows)
+        target = self.folder / f"{name}.results.jsonl"
+        done = run_client("run", source, "--output", target, *options, address=daemon.address)
+        self.assertEqual(done.returncode, exit_code, done.stderr + daemon.tail())
+        return read_rows(target)

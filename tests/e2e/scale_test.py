@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""100,000 rows in and out of the daemon with a fake engine: memory does not grow with the job."""
+
+import sys
+import unittest
+
+from e2e_lib import FAKE_NIGHTSHIFTD, MIB, EndToEndTest, read_rows, run_client, write_rows
+
+NUM_ROWS = 100_000
+
+
+class ScaleTest(EndToEndTest):
+    def test_memory_is_flat_in_the_size_of_a_job(self):
+        daemon = self.daemon(executable=FAKE_NIGHTSHIFTD).start()
+        self.run_rows(daemon, 1000)  # what any job needs
+        daemon.reset_peak()
+        before = daemon.memory_bytes("VmRSS")
+        results = self.run_rows(daemon, NUM_ROWS)
+        growth = daemon.memory_bytes("VmHWM") - before
+        print(f"daemon RSS {before / MIB:.0f} MiB, grew by {growth / MIB:.1f} MiB", file=sys.stderr)
+        self.assertEqual(sorted(int(row["id"]) for row in results), list(range(NUM_ROWS)))
+        self.assertLess(growth, 64 * MIB)
+
+    def run_rows(self, daemon, num_rows):
+        source = write_rows(self.folder / "in.jsonl", (
+            {"id": str(i), "prompt": f"document {i} " + "x" * (i % 97), "max_tokens": 1}
+            for i in range(num_rows)))
+        target = self.folder / "out.jsonl"
+        done = run_client("run", source, "--output", target, address=daemon.address)
+        self.assertEqual(done.returncode, 0, done.stderr + daemon.tail())
+        return read_rows(target)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
