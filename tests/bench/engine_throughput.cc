@@ -1,0 +1,145 @@
+// Tokens per second of the engine over one job of equal rows: prompt and new tokens over the time
+// from the first admission to the last result.
+//
+// Usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS bf16|f32]]
+// PACK is the quickstart's unless given.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "engine/engine.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+struct Workload {
+  std::string pack;
+  int64_t rows = 32;
+  int64_t prompt_tokens = 512;
+  int64_t new_tokens = 64;
+  int64_t threads = 0;  // 0: one a core
+  std::string compute_type = "bf16";
+};
+
+struct Throughput {
+  int64_t tokens = 0;  // prompt and new
+  double seconds = 0;
+};
+
+// Prompts of random ids: no two share a prefix.
+std::vector<EngineRequest> MakeRequests(const Workload& workload, int64_t vocabulary) {
+  std::mt19937_64 random(1);
+  std::uniform_int_distribution<int32_t> draw(100, static_cast<int32_t>(vocabulary) - 1);
+  std::vector<EngineRequest> requests(static_cast<size_t>(workload.rows));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].id = i + 1;
+    for (int64_t token = 0; token < workload.prompt_tokens; ++token) {
+      requests[i].prompt.push_back(draw(random));
+    }
+    requests[i].sampling.temperature = 0.0F;
+    requests[i].sampling.max_output_tokens = workload.new_tokens;
+  }
+  return requests;
+}
+
+// Admits as much as there is room for; what has none waits in `waiting`.
+absl::Status AdmitWaiting(Engine& engine, std::vector<EngineRequest>& waiting) {
+  const std::vector<AdmitOutcome> outcomes = engine.Admit(waiting);
+  std::vector<EngineRequest> refused;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (absl::IsResourceExhausted(outcomes[i].status)) {
+      refused.push_back(std::move(waiting[i]));
+    } else {
+      RETURN_IF_ERROR(outcomes[i].status);
+    }
+  }
+  waiting = std::move(refused);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Throughput> RunJob(Engine& engine, std::vector<EngineRequest> waiting) {
+  const RealClock clock;
+  const int64_t start_us = clock.MonotonicMicros();
+  Throughput throughput;
+  while (!waiting.empty() || engine.num_held() > 0) {
+    RETURN_IF_ERROR(AdmitWaiting(engine, waiting));
+    ASSIGN_OR_RETURN(SweepResult result, engine.Sweep());
+    throughput.tokens += result.prompt_tokens + result.output_tokens;
+    for (EngineRequest& evicted : result.evicted) {
+      waiting.push_back(std::move(evicted));
+    }
+  }
+  throughput.seconds = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
+  return throughput;
+}
+
+absl::Status Measure(const Workload& workload) {
+  EngineOptions options;
+  options.pack_path = workload.pack;
+  options.compute_type = workload.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+  options.num_threads = static_cast<int>(workload.threads);
+  ASSIGN_OR_RETURN(auto engine, Engine::Create(options));
+  ASSIGN_OR_RETURN(const Throughput throughput,
+                   RunJob(*engine, MakeRequests(workload, engine->info().vocabulary)));
+  absl::PrintF(R"({"bench": "engine_throughput", "case": "%d rows, %d+%d tokens, %s", )"
+               R"("value": %.2f, "unit": "tokens/s"})"
+               "\n",
+               workload.rows, workload.prompt_tokens, workload.new_tokens,
+               engine->info().numeric_mode,
+               static_cast<double>(throughput.tokens) / throughput.seconds);
+  return absl::OkStatus();
+}
+
+std::string DefaultPack() {
+  const char* cache = std::getenv("NIGHTSHIFT_CACHE");
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(
+      cache != nullptr ? cache : absl::StrCat(home != nullptr ? home : "", "/.cache/nightshift"),
+      "/models/smollm2-135m-instruct");
+}
+
+// False when the arguments are not those of the usage.
+bool ReadArguments(int argc, char** argv, Workload& workload) {
+  workload.pack = argc > 1 ? argv[1] : DefaultPack();
+  if (argc <= 2) {
+    return true;
+  }
+  if (argc == 7) {
+    workload.compute_type = argv[6];
+  }
+  return argc == 7 && absl::SimpleAtoi(argv[2], &workload.rows) &&
+         absl::SimpleAtoi(argv[3], &workload.prompt_tokens) &&
+         absl::SimpleAtoi(argv[4], &workload.new_tokens) &&
+         absl::SimpleAtoi(argv[5], &workload.threads);
+}
+
+}  // namespace
+}  // namespace nightshift
+
+int main(int argc, char** argv) {
+  nightshift::Workload workload;
+  if (!nightshift::ReadArguments(argc, argv, workload)) {
+    std::fprintf(stderr,
+                 "usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS "
+                 "bf16|f32]]\n");
+    return 2;
+  }
+  const absl::Status status = nightshift::Measure(workload);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
