@@ -55,6 +55,7 @@ void ReduceWinner(const float* logits, int64_t count, int32_t first_token,
     if (value > state.best_noisy) {
       state.best_noisy = value;
       state.noisy_winner = token;
+      state.noisy_winner_logit = logits[i];
     }
   }
 }

@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "tests/kernels/cpu_ops_test_support.h"
+
+namespace nightshift {
+namespace {
+
+// One request's projected rows: q [T, H*D], k and v [T, G*D].
+struct Sequence {
+  Sequence(int64_t tokens_in, int64_t heads_in, int64_t kv_heads_in, int64_t width_in,
+           uint64_t seed)
+      : tokens(tokens_in),
+        heads(heads_in),
+        kv_heads(kv_heads_in),
+        width(width_in),
+        q(naive::RandomValues(tokens * heads * width, seed)),
+        k(naive::RandomValues(tokens * kv_heads * width, seed + 1)),
+        v(naive::RandomValues(tokens * kv_heads * width, seed + 2)) {
+    // Sharper than uniform scores: some keys matter much more than others.
+    for (float& value : q) {
+      value *= 4.0F;
+    }
+  }
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(width)); }
+
+  int64_t tokens;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t width;
+  std::vector<float> q;
+  std::vector<float> k;
+  std::vector<float> v;
+};
+
+// The pages of one request, filled with NaNs.
+class Pages {
+ public:
+  Pages(const KvPageLayout& layout, int64_t positions) {
+    for (int64_t first = 0; first < positions; first += kPagePositions) {
+      memory_.emplace_back(layout.page_bytes());
+      std::memset(memory_.back().data(), 0xff, static_cast<size_t>(layout.page_bytes()));
+      pointers_.push_back(memory_.back().data());
+    }
+  }
+  std::span<std::byte* const> span() const { return pointers_; }
+
+ private:
+  std::vector<AlignedBytes> memory_;
+  std::vector<std::byte*> pointers_;
+};
+
+std::vector<float> RowsOf(const std::vector<float>& values, int64_t columns, int64_t first,
+                          int64_t count) {
+  return {values.begin() + first * columns, values.begin() + (first + count) * columns};
+}
+
+class AttentionTest : public CpuTargetTest {
+ protected:
+  static KvPageLayout LayoutOf(const Sequence& sequence, ComputeType compute) {
+    const DType dtype = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+    return {.dtype = dtype, .kv_heads = sequence.kv_heads, .head_width = sequence.width};
+  }
+
+  // Stores and attends tokens [first, first + count), the next of the sequence, in one call.
+  static std::vector<float> AttendChunk(Ops& ops, const KvPageLayout& layout,
+                                        const Sequence& sequence, const Pages& pages,
+                                        int64_t first, int64_t count) {
+    const int64_t q_columns = sequence.heads * sequence.width;
+    const int64_t kv_columns = sequence.kv_heads * sequence.width;
+    Matrix q(q_columns, RowsOf(sequence.q, q_columns, first, count));
+    Matrix k(kv_columns, RowsOf(sequence.k, kv_columns, first, count));
+    Matrix v(kv_columns, RowsOf(sequence.v, kv_columns, first, count));
+    Matrix out(count, q_columns);
+    const AttentionSpan span = {
+        .num_rows = count, .first_position = first, .pages = pages.span()};
+    ops.StoreKv({.k = k.view(), .v = v.view(), .layout = layout, .spans = {&span, 1}});
+    ops.Attention({.q = q.view(),
+                   .out = out.view(),
+                   .layout = layout,
+                   .num_heads = sequence.heads,
+                   .scale = sequence.scale(),
+                   .spans = {&span, 1}});
+    return out.values();
+  }
+
+  static std::vector<float> Attend(Device& device, ComputeType compute, const Sequence& sequence,
+                                   int64_t chunk) {
+    const KvPageLayout layout = LayoutOf(sequence, compute);
+    const Pages pages(layout, sequence.tokens);
+    std::vector<float> out;
+    for (int64_t first = 0; first < sequence.tokens; first += chunk) {
+      const int64_t count = std::min(chunk, sequence.tokens - first);
+      const auto part = AttendChunk(device.ops(compute), layout, sequence, pages, first, count);
+      out.insert(out.end(), part.begin(), part.end());
+    }
+    return out;
+  }
+
+  static void ExpectOracle(Device& device, ComputeType compute, const Sequence& sequence) {
+    SCOPED_TRACE(std::string(ComputeTypeName(compute)) + " tokens " +
+                 std::to_string(sequence.tokens) + " heads " + std::to_string(sequence.heads) +
+                 ":" + std::to_string(sequence.kv_heads) + " width " +
+                 std::to_string(sequence.width));
+    const DType stored = LayoutOf(sequence, compute).dtype;
+    ExpectWithin(Attend(device, compute, sequence, sequence.tokens),
+                 naive::Attention({.q = sequence.q,
+                                   .keys = naive::RoundTo(stored, sequence.k),
+                                   .values = naive::RoundTo(stored, sequence.v),
+                                   .num_heads = sequence.heads,
+                                   .kv_heads = sequence.kv_heads,
+                                   .head_width = sequence.width,
+                                   .scale = static_cast<double>(sequence.scale())}));
+  }
+};
+
+constexpr ComputeType kComputeTypes[] = {ComputeType::kF32, ComputeType::kBF16};
+
+TEST_P(AttentionTest, AgreesWithTheOracleForEachWidthAndLength) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t width : {1, 2, 16, 19, 24, 64, 80, 128}) {
+      for (const int64_t tokens : {1, 31, 33, 64, 65, 150}) {
+        ExpectOracle(*device, compute, Sequence(tokens, 4, 2, width, 1));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, AgreesWithTheOracleForEachGrouping) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    ExpectOracle(*device, compute, Sequence(100, 1, 1, 24, 2));
+    ExpectOracle(*device, compute, Sequence(100, 5, 5, 24, 3));
+    ExpectOracle(*device, compute, Sequence(100, 9, 3, 24, 4));
+    ExpectOracle(*device, compute, Sequence(70, 71, 1, 8, 5));
+  }
+}
+
+TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingAndThreadCount) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t width : {24, 64}) {
+      const Sequence sequence(203, 6, 2, width, 6);
+      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      for (const int64_t chunk : {1, 7, 16, 64, 100}) {
+        EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, chunk)), whole) << "chunk " << chunk;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
+  const auto device = CreateDevice(2);
+  const Sequence first(70, 6, 2, 24, 10);
+  const Sequence second(5, 6, 2, 24, 20);
+  for (const ComputeType compute : kComputeTypes) {
+    const KvPageLayout layout = LayoutOf(first, compute);
+    const Pages first_pages(layout, first.tokens);
+    const Pages second_pages(layout, second.tokens);
+    const AttentionSpan spans[] = {
+        {.first_row = 5, .num_rows = 70, .pages = first_pages.span()},
+        {.first_row = 0, .num_rows = 5, .pages = second_pages.span()}};
+    const auto join = [](std::vector<float> a, const std::vector<float>& b) {
+      a.insert(a.end(), b.begin(), b.end());
+      return a;
+    };
+    Matrix q(6 * 24, join(second.q, first.q));
+    Matrix k(2 * 24, join(second.k, first.k));
+    Matrix v(2 * 24, join(second.v, first.v));
+    Matrix out(75, 6 * 24);
+    Ops& ops = device->ops(compute);
+    ops.StoreKv({.k = k.view(), .v = v.view(), .layout = layout, .spans = spans});
+    ops.Attention({.q = q.view(),
+                   .out = out.view(),
+                   .layout = layout,
+                   .num_heads = 6,
+                   .scale = first.scale(),
+                   .spans = spans});
+    EXPECT_EQ(BitsOf(out.values()), BitsOf(join(Attend(*device, compute, second, 5),
+                                                Attend(*device, compute, first, 70))));
+  }
+}
+
+// Pages start as NaNs, so that every test above reads past its keys into NaNs; this one shows it.
+TEST_P(AttentionTest, GivesTheSameBitsWhateverLiesBehindTheValidKeys) {
+  const auto device = CreateDevice(1);
+  const Sequence sequence(77, 4, 2, 19, 30);
+  for (const ComputeType compute : kComputeTypes) {
+    const KvPageLayout layout = LayoutOf(sequence, compute);
+    const Pages nans(layout, sequence.tokens);
+    const Pages zeros(layout, sequence.tokens);
+    for (std::byte* page : zeros.span()) {
+      std::memset(page, 0, static_cast<size_t>(layout.page_bytes()));
+    }
+    Ops& ops = device->ops(compute);
+    const auto expected = AttendChunk(ops, layout, sequence, zeros, 0, 77);
+    EXPECT_EQ(BitsOf(AttendChunk(ops, layout, sequence, nans, 0, 77)), BitsOf(expected));
+    EXPECT_TRUE(std::ranges::all_of(expected, [](float value) { return std::isfinite(value); }));
+  }
+}
+
+TEST_P(AttentionTest, KeepsALateNaNOutOfEarlierRows) {
+  const auto device = CreateDevice(1);
+  Sequence sequence(40, 2, 1, 16, 40);
+  const auto clean = Attend(*device, ComputeType::kF32, sequence, 40);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::fill(sequence.k.end() - 16, sequence.k.end(), nan);
+  std::fill(sequence.v.end() - 16, sequence.v.end(), nan);
+  const auto broken = Attend(*device, ComputeType::kF32, sequence, 40);
+  EXPECT_EQ(BitsOf(RowsOf(broken, 32, 0, 39)), BitsOf(RowsOf(clean, 32, 0, 39)));
+  EXPECT_TRUE(std::isnan(broken.back()));
+}
+
+TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
+  const auto device = CreateDevice(1);
+  Sequence sequence(130, 2, 2, 16, 50);
+  for (float& value : sequence.q) {
+    value *= 1e4F;
+  }
+  for (const float value : Attend(*device, ComputeType::kF32, sequence, 130)) {
+    EXPECT_LE(std::abs(value), 1.0F + 1e-5F);  // a mean of values in [-1, 1)
+  }
+}
+
+TEST_P(AttentionTest, StoresKeysAndValuesRoundedToThePageType) {
+  const auto device = CreateDevice(2);
+  const Sequence sequence(35, 2, 2, 5, 60);
+  for (const ComputeType compute : kComputeTypes) {
+    const KvPageLayout layout = LayoutOf(sequence, compute);
+    const Pages pages(layout, sequence.tokens);
+    AttendChunk(device->ops(compute), layout, sequence, pages, 0, 35);
+    const int64_t position = 34;
+    std::vector<float> stored(5);
+    const std::byte* plane = pages.span()[1] + layout.plane_bytes();
+    WidenToF32(layout.dtype, plane + layout.element(1, position % 32) * FloatBytes(layout.dtype),
+               5, stored.data());
+    const auto v = naive::RoundTo(layout.dtype, RowsOf(sequence.v, 10, position, 1));
+    EXPECT_EQ(stored, std::vector<float>(v.begin() + 5, v.end()));
+  }
+}
+
+INSTANTIATE_ON_CPU_TARGETS(AttentionTest);
+
+}  // namespace
+}  // namespace nightshift
