@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/ops.h"
 
@@ -55,8 +56,12 @@ struct ModelConfig {
   std::vector<int32_t> eos_tokens;
 };
 
+// OK when every number lies in its bounds (so that no product of them overflows) and they fit
+// together; else INVALID_ARGUMENT naming the field.
+absl::Status ValidateModelConfig(const ModelConfig& config);
+
 // Serialises for the manifest. Parse refuses unknown families, missing or out-of-range fields by
-// name (INVALID_ARGUMENT) and never trusts the text: sizes are bounded and products checked.
+// name (INVALID_ARGUMENT) and never trusts the text; what it returns is valid.
 std::string ModelConfigToJson(const ModelConfig& config);
 absl::StatusOr<ModelConfig> ModelConfigFromJson(const std::string& text);
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/model/config.h"
+#include "engine/model/model_tensors.h"
 #include "engine/model/source_file.h"
 #include "kernels/dtype.h"
 
@@ -24,12 +25,6 @@ inline constexpr char kManifestFile[] = "manifest.json";
 inline constexpr char kExtentFile[] = "weights.extent";
 inline constexpr char kTokenizerFile[] = "tokenizer.json";
 inline constexpr char kChatTemplateFile[] = "chat_template.jinja";
-
-// How a tensor's elements lie in its shards.
-enum class TensorLayout : uint8_t {
-  kMatMul = 1,  // [N/64][K/2][64][2] panels, scales beside their rows
-  kVector = 2,  // plain F32 in order
-};
 
 // The unit of placement and streaming: whole panels of one tensor, a few MiB.
 struct ShardEntry {
@@ -96,7 +91,8 @@ class Pack {
   absl::StatusOr<std::string> ReadChatTemplate() const;
 
  private:
-  absl::StatusOr<std::string> ReadText(bool present, const FileDigest& file) const;
+  absl::StatusOr<std::string> ReadText(bool present, const char* name,
+                                       const FileDigest& file) const;
 
   std::string path_;
   PackManifest manifest_;

@@ -13,50 +13,63 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 64;
+constexpr size_t kMaxDepth = 64;
 
-// Watches a parse for what nlohmann's tree cannot show: repeated names, and depth before the tree
-// grows deep (its serialiser is recursive).
-class ParseWatch {
+// Walks a document without building it and stops at the first thing that the tree would hide
+// (repeated names) or that would make later recursion over it dangerous (depth).
+class StructureCheck : public nlohmann::json_sax<Json> {
  public:
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-        names_.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-        names_.pop_back();
-        break;
-      case Json::parse_event_t::key:
-        repeated_ = !names_.back().insert(parsed.get<std::string>()).second || repeated_;
-        break;
-      default:
-        break;
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return Enter(); }
+  bool end_object() override { return Leave(); }
+  bool start_array(std::size_t) override { return Enter(); }
+  bool end_array() override { return Leave(); }
+  bool key(string_t& name) override {
+    if (!names_.back().insert(name).second) {
+      problem_ = "a name occurs twice in one object";
+      return false;
     }
-    deep_ = deep_ || depth > kMaxDepth;
-    return depth <= kMaxDepth;
+    return true;
   }
-  bool repeated() const { return repeated_; }
-  bool deep() const { return deep_; }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    problem_ = absl::StrCat("not JSON at byte ", position);
+    return false;
+  }
+  const std::string& problem() const { return problem_; }
 
  private:
-  std::vector<std::set<std::string>> names_;
-  bool repeated_ = false;
-  bool deep_ = false;
+  bool Enter() {
+    names_.emplace_back();
+    if (names_.size() > kMaxDepth) {
+      problem_ = absl::StrCat("nested deeper than ", kMaxDepth, " levels");
+      return false;
+    }
+    return true;
+  }
+  bool Leave() {
+    names_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> names_;  // of each open object; unused for arrays
+  std::string problem_;
 };
 
 }  // namespace
 
 absl::StatusOr<Json> ParseStrictJson(const std::string& text, const std::string& what) {
-  ParseWatch watch;
-  Json parsed = Json::parse(text, std::ref(watch), /*allow_exceptions=*/false);
-  if (watch.deep()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": nested deeper than ", kMaxDepth, " levels"));
+  StructureCheck check;
+  if (!Json::sax_parse(text, &check)) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", check.problem()));
   }
-  if (watch.repeated()) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": a name occurs twice in one object"));
-  }
+  Json parsed = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!parsed.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": not a JSON object (", text.size(), " bytes)"));

@@ -11,8 +11,8 @@ namespace nightshift {
 // A tied head is not stored: the forward uses "embed".
 //
 // Layer level, "layers.I.NAME": "attention_norm.weight|bias", "q|k|v|o.weight" and ".bias",
-// "ffn_norm.weight|bias", "gate.weight" [F, E] (gated families), "up.weight|bias" [F, E],
-// "down.weight|bias" [E, F].
+// "ffn_norm.weight|bias", "gate.weight|bias" [F, E] (gated families), "up.weight|bias" [F, E],
+// "down.weight|bias" [E, F]. Biases of matmuls are there only if the source has them.
 inline std::string LayerTensor(int64_t layer, const std::string& name) {
   return "layers." + std::to_string(layer) + "." + name;
 }

@@ -1,0 +1,287 @@
+#include "engine/model/config.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "engine/model/families.h"
+#include "engine/model/strict_json.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::json;
+
+// Far above every published model, and low enough that no product of a tensor's dimensions and
+// type overflows: 2^31 positions x 2^20 width x 4 bytes is 2^53.
+constexpr int64_t kMaxVocabulary = 1 << 24;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxWidth = 1 << 20;
+constexpr int64_t kMaxHeads = 1 << 14;
+constexpr int64_t kMaxHeadWidth = 1 << 12;
+constexpr int64_t kMaxContext = INT32_MAX;
+constexpr size_t kMaxEosTokens = 64;
+
+template <typename Enum>
+struct Named {
+  const char* name;
+  Enum value;
+};
+constexpr std::array kNorms = {Named<NormKind>{"rms", NormKind::kRms},
+                               Named<NormKind>{"layer", NormKind::kLayer}};
+constexpr std::array kPositions = {Named<PositionKind>{"rope", PositionKind::kRope},
+                                   Named<PositionKind>{"learned", PositionKind::kLearned}};
+constexpr std::array kScalings = {Named<RopeScaling>{"none", RopeScaling::kNone},
+                                  Named<RopeScaling>{"linear", RopeScaling::kLinear},
+                                  Named<RopeScaling>{"llama3", RopeScaling::kLlama3},
+                                  Named<RopeScaling>{"divisors", RopeScaling::kDivisors}};
+constexpr std::array kActivations = {Named<Activation>{"relu", Activation::kRelu},
+                                     Named<Activation>{"silu", Activation::kSilu},
+                                     Named<Activation>{"gelu_tanh", Activation::kGeluTanh},
+                                     Named<Activation>{"gelu_erf", Activation::kGeluErf}};
+
+template <typename Table, typename Enum>
+const char* NameOf(const Table& table, Enum value) {
+  for (const auto& row : table) {
+    if (row.value == value) {
+      return row.name;
+    }
+  }
+  return "none";
+}
+
+template <typename Table>
+auto ValueOf(const Table& table, const char* field, JsonReader& reader) {
+  const std::string name = reader.RequiredText(field);
+  for (const auto& row : table) {
+    if (name == row.name) {
+      return row.value;
+    }
+  }
+  reader.Refuse(field, "is not a value of this version");
+  return table.front().value;
+}
+
+absl::Status Bounded(const char* field, int64_t value, int64_t low, int64_t high) {
+  if (value < low || value > high) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model config: ", field, " is ", value, ", not from ", low, " to ", high));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Refused(const std::string& problem) {
+  return absl::InvalidArgumentError(absl::StrCat("model config: ", problem));
+}
+
+absl::Status ValidateSizes(const ModelConfig& config) {
+  RETURN_IF_ERROR(Bounded("vocabulary", config.vocabulary, 1, kMaxVocabulary));
+  RETURN_IF_ERROR(Bounded("num_layers", config.num_layers, 1, kMaxLayers));
+  RETURN_IF_ERROR(Bounded("model_width", config.model_width, 1, kMaxWidth));
+  RETURN_IF_ERROR(Bounded("embedding_width", config.embedding_width, 1, kMaxWidth));
+  RETURN_IF_ERROR(Bounded("num_heads", config.num_heads, 1, kMaxHeads));
+  RETURN_IF_ERROR(Bounded("num_kv_heads", config.num_kv_heads, 1, config.num_heads));
+  RETURN_IF_ERROR(Bounded("head_width", config.head_width, 1, kMaxHeadWidth));
+  RETURN_IF_ERROR(Bounded("ffn_width", config.ffn_width, 1, kMaxWidth));
+  RETURN_IF_ERROR(Bounded("context_tokens", config.context_tokens, 1, kMaxContext));
+  RETURN_IF_ERROR(Bounded("learned_position_offset", config.learned_position_offset, 0, 1024));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    return Refused(absl::StrCat("num_heads ", config.num_heads, " is not a multiple of num_kv_heads ",
+                                config.num_kv_heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateTokens(const ModelConfig& config) {
+  RETURN_IF_ERROR(Bounded("bos_token", config.bos_token, -1, config.vocabulary - 1));
+  if (config.eos_tokens.size() > kMaxEosTokens) {
+    return Refused(absl::StrCat(config.eos_tokens.size(), " eos_tokens, at most ", kMaxEosTokens));
+  }
+  for (const int32_t token : config.eos_tokens) {
+    RETURN_IF_ERROR(Bounded("eos_tokens", token, 0, config.vocabulary - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateRope(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  RETURN_IF_ERROR(Bounded("rope.rotary_width", rope.rotary_width, 2, config.head_width));
+  if (rope.rotary_width % 2 != 0) {
+    return Refused(absl::StrCat("rope.rotary_width ", rope.rotary_width, " is odd"));
+  }
+  // Written so that NaN is refused too.
+  const auto positive = [](double value) { return value > 0.0 && std::isfinite(value); };
+  if (!positive(rope.theta) || !positive(rope.factor)) {
+    return Refused("rope.theta or rope.factor is not a positive number");
+  }
+  if (rope.scaling == RopeScaling::kLlama3) {
+    if (!positive(rope.low_freq_factor) || !positive(rope.high_freq_factor) ||
+        rope.high_freq_factor <= rope.low_freq_factor) {
+      return Refused("rope.high_freq_factor is not above a positive rope.low_freq_factor");
+    }
+    RETURN_IF_ERROR(
+        Bounded("rope.original_context_tokens", rope.original_context_tokens, 1, kMaxContext));
+  }
+  const bool by_divisors = rope.scaling == RopeScaling::kDivisors;
+  const int64_t wanted = by_divisors ? rope.rotary_width / 2 : 0;
+  if (static_cast<int64_t>(rope.divisors.size()) != wanted) {
+    return Refused(
+        absl::StrCat("rope.divisors has ", rope.divisors.size(), " numbers, not ", wanted));
+  }
+  for (const float divisor : rope.divisors) {
+    if (!positive(divisor)) {
+      return Refused("rope.divisors holds a number that is not positive");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Json RopeToJson(const RopeConfig& rope) {
+  Json json = {{"theta", rope.theta},
+               {"rotary_width", rope.rotary_width},
+               {"scaling", NameOf(kScalings, rope.scaling)}};
+  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kLlama3) {
+    json["factor"] = rope.factor;
+  }
+  if (rope.scaling == RopeScaling::kLlama3) {
+    json["low_freq_factor"] = rope.low_freq_factor;
+    json["high_freq_factor"] = rope.high_freq_factor;
+    json["original_context_tokens"] = rope.original_context_tokens;
+  }
+  if (rope.scaling == RopeScaling::kDivisors) {
+    json["divisors"] = rope.divisors;
+  }
+  return json;
+}
+
+absl::StatusOr<RopeConfig> RopeFromJson(const Json& json) {
+  if (!json.is_object()) {
+    return Refused("rope is not an object");
+  }
+  constexpr double kHuge = 1e30;
+  JsonReader reader(json, "model config: rope");
+  RopeConfig rope;
+  rope.theta = reader.RequiredNumber("theta", 0.0, kHuge);
+  rope.rotary_width = reader.RequiredInteger("rotary_width", 2, kMaxHeadWidth);
+  rope.scaling = ValueOf(kScalings, "scaling", reader);
+  rope.factor = reader.Number("factor", 0.0, kHuge, rope.factor);
+  rope.low_freq_factor = reader.Number("low_freq_factor", 0.0, kHuge, rope.low_freq_factor);
+  rope.high_freq_factor = reader.Number("high_freq_factor", 0.0, kHuge, rope.high_freq_factor);
+  rope.original_context_tokens = reader.Integer("original_context_tokens", 0, kMaxContext, 0);
+  RETURN_IF_ERROR(reader.status());
+  if (rope.scaling != RopeScaling::kDivisors) {
+    return rope;
+  }
+  const auto divisors = json.find("divisors");
+  if (divisors == json.end() || !divisors->is_array()) {
+    return Refused("rope.divisors is not an array");
+  }
+  for (const Json& divisor : *divisors) {
+    if (!divisor.is_number()) {
+      return Refused("rope.divisors holds something that is not a number");
+    }
+    rope.divisors.push_back(divisor.get<float>());
+  }
+  return rope;
+}
+
+absl::StatusOr<std::vector<int32_t>> EosTokensFromJson(const Json& json) {
+  const auto tokens = json.find("eos_tokens");
+  if (tokens == json.end() || !tokens->is_array() || tokens->size() > kMaxEosTokens) {
+    return Refused(absl::StrCat("eos_tokens is not an array of at most ", kMaxEosTokens));
+  }
+  std::vector<int32_t> result;
+  for (const Json& token : *tokens) {
+    if (!token.is_number_unsigned() || token.get<uint64_t>() >= kMaxVocabulary) {
+      return Refused("eos_tokens holds something that is not a token id");
+    }
+    result.push_back(token.get<int32_t>());
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::Status ValidateModelConfig(const ModelConfig& config) {
+  if (FindFamily(config.family) == nullptr) {
+    return Refused(absl::StrCat("family ", config.family.substr(0, 64), " is not one of ",
+                                SupportedFamilies()));
+  }
+  RETURN_IF_ERROR(ValidateSizes(config));
+  RETURN_IF_ERROR(ValidateTokens(config));
+  if (!(config.norm_epsilon >= 0.0F && config.norm_epsilon <= 1.0F)) {
+    return Refused("norm_epsilon is not from 0 to 1");
+  }
+  return config.position == PositionKind::kRope ? ValidateRope(config) : absl::OkStatus();
+}
+
+std::string ModelConfigToJson(const ModelConfig& config) {
+  Json json = {{"family", config.family},
+               {"architecture", config.architecture},
+               {"vocabulary", config.vocabulary},
+               {"num_layers", config.num_layers},
+               {"model_width", config.model_width},
+               {"embedding_width", config.embedding_width},
+               {"num_heads", config.num_heads},
+               {"num_kv_heads", config.num_kv_heads},
+               {"head_width", config.head_width},
+               {"ffn_width", config.ffn_width},
+               {"context_tokens", config.context_tokens},
+               {"norm", NameOf(kNorms, config.norm)},
+               {"norm_epsilon", config.norm_epsilon},
+               {"pre_norm", config.pre_norm},
+               {"final_norm", config.final_norm},
+               {"activation", NameOf(kActivations, config.activation)},
+               {"gated_ffn", config.gated_ffn},
+               {"position", NameOf(kPositions, config.position)},
+               {"tied_head", config.tied_head},
+               {"bos_token", config.bos_token},
+               {"eos_tokens", config.eos_tokens}};
+  if (config.position == PositionKind::kRope) {
+    json["rope"] = RopeToJson(config.rope);
+  } else {
+    json["learned_position_offset"] = config.learned_position_offset;
+  }
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<ModelConfig> ModelConfigFromJson(const std::string& text) {
+  ASSIGN_OR_RETURN(const Json json, ParseStrictJson(text, "model config"));
+  JsonReader reader(json, "model config");
+  ModelConfig config;
+  config.family = reader.RequiredText("family");
+  config.architecture = reader.RequiredText("architecture");
+  config.vocabulary = reader.RequiredInteger("vocabulary", 1, kMaxVocabulary);
+  config.num_layers = reader.RequiredInteger("num_layers", 1, kMaxLayers);
+  config.model_width = reader.RequiredInteger("model_width", 1, kMaxWidth);
+  config.embedding_width = reader.RequiredInteger("embedding_width", 1, kMaxWidth);
+  config.num_heads = reader.RequiredInteger("num_heads", 1, kMaxHeads);
+  config.num_kv_heads = reader.RequiredInteger("num_kv_heads", 1, kMaxHeads);
+  config.head_width = reader.RequiredInteger("head_width", 1, kMaxHeadWidth);
+  config.ffn_width = reader.RequiredInteger("ffn_width", 1, kMaxWidth);
+  config.context_tokens = reader.RequiredInteger("context_tokens", 1, kMaxContext);
+  config.norm = ValueOf(kNorms, "norm", reader);
+  config.norm_epsilon = static_cast<float>(reader.RequiredNumber("norm_epsilon", 0.0, 1.0));
+  config.pre_norm = reader.RequiredBool("pre_norm");
+  config.final_norm = reader.RequiredBool("final_norm");
+  config.activation = ValueOf(kActivations, "activation", reader);
+  config.gated_ffn = reader.RequiredBool("gated_ffn");
+  config.position = ValueOf(kPositions, "position", reader);
+  config.tied_head = reader.RequiredBool("tied_head");
+  config.bos_token =
+      static_cast<int32_t>(reader.RequiredInteger("bos_token", -1, kMaxVocabulary - 1));
+  config.learned_position_offset = reader.Integer("learned_position_offset", 0, 1024, 0);
+  RETURN_IF_ERROR(reader.status());
+  ASSIGN_OR_RETURN(config.eos_tokens, EosTokensFromJson(json));
+  if (config.position == PositionKind::kRope) {
+    ASSIGN_OR_RETURN(config.rope, RopeFromJson(json.value("rope", Json())));
+  }
+  RETURN_IF_ERROR(ValidateModelConfig(config));
+  return config;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,65 @@
+// The family table: which architectures we run, and what their checkpoints call things. A new
+// family of the known shape is one more row.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/model/config.h"
+#include "engine/model/model_tensors.h"
+#include "engine/model/strict_json.h"
+#include "engine/model/tensor_source.h"
+
+namespace nightshift {
+
+enum class SourceFormat : uint8_t { kSafetensors, kGguf };
+const char* SourceFormatName(SourceFormat format);  // "safetensors", "gguf": for manifests
+
+// One tensor in its three languages. A name without an ending stands for NAME.weight and NAME.bias. An
+// empty `gguf` means that GGUF has no such tensor.
+struct TensorNames {
+  const char* canonical;
+  const char* huggingface;
+  const char* gguf;
+};
+
+// A model as its source describes it.
+struct SourceModel {
+  ModelConfig config;  // tied_head is decided by MapTensors
+  // What the source says where it says it; the stored tensors must agree.
+  std::optional<bool> tied_head;
+  std::optional<bool> attention_bias;
+  std::optional<bool> ffn_bias;
+  bool plain_norms = false;  // norms without weight and bias (OPT's elementwise_affine false)
+};
+
+struct Family {
+  const char* name;
+  std::span<const char* const> architectures;  // class names of Hugging Face, first the usual one
+  const char* model_type;                      // of Hugging Face's config.json
+  const char* gguf_architecture;               // general.architecture, or nullptr
+  const char* huggingface_layer;               // prefix of layer tensors; the number follows
+  std::span<const TensorNames> model_names;
+  std::span<const TensorNames> layer_names;
+  // Reads what config.json says beyond the parts that all families share; `reader` keeps problems.
+  void (*read_config)(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
+  // GGUF files of the family hold q and k rows reordered for RoPE on pairs (2i, 2i + 1).
+  bool gguf_pairs_rope_rows;
+};
+
+// By the name in ModelConfig::family; nullptr if there is none.
+const Family* FindFamily(absl::string_view name);
+// By `architectures` of config.json, or by its model_type where that list is missing.
+// Errors: INVALID_ARGUMENT naming what was found and what is supported.
+absl::StatusOr<const Family*> FamilyOfConfig(const nlohmann::json& config_json,
+                                             const std::string& what);
+// By GGUF's general.architecture. Errors: as above.
+absl::StatusOr<const Family*> FamilyOfGguf(const std::string& architecture);
+// "LlamaForCausalLM (llama), OPTForCausalLM (opt)": for refusals.
+std::string SupportedFamilies();
+
+}  // namespace nightshift

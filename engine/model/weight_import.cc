@@ -1,0 +1,107 @@
+#include "engine/model/weight_import.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/model/stored_panel.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/convert.h"
+#include "kernels/panel_layout.h"
+
+namespace nightshift {
+namespace {
+
+int64_t ExtentBytesOfTensor(const TensorOrigin& origin) {
+  const TensorSpec& spec = origin.spec;
+  const DType dtype = spec.layout == TensorLayout::kVector ? DType::kF32 : origin.source->dtype;
+  return ExtentBytes(spec.layout, dtype, spec.outputs, spec.inputs);
+}
+
+// Source rows that become rows [first, first + count) of the pack, one after another.
+absl::Status ReadRows(const TensorOrigin& origin, const TensorSource& source, int64_t first,
+                      int64_t count, std::span<std::byte> rows) {
+  if (origin.paired_heads == 0) {
+    return source.ReadRows(*origin.source, first, rows);
+  }
+  const size_t row_bytes = static_cast<size_t>(origin.source->row_bytes);
+  for (int64_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(source.ReadRows(*origin.source, origin.SourceRow(first + i),
+                                    rows.subspan(static_cast<size_t>(i) * row_bytes, row_bytes)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
+                         PackWriter& writer) {
+  const TensorSpec& spec = origin.spec;
+  const DType dtype = origin.source->dtype;
+  const int64_t panel_bytes = StoredPanelBytes(dtype, spec.inputs);
+  const int64_t shard_outputs = ShardPanels(dtype, spec.inputs) * kPanelOutputs;
+  std::vector<std::byte> rows;
+  std::vector<std::byte> shard;
+  writer.BeginTensor(spec.name, spec.layout, dtype, spec.outputs, spec.inputs);
+  for (int64_t first = 0; first < spec.outputs; first += shard_outputs) {
+    const int64_t end = std::min(first + shard_outputs, spec.outputs);
+    shard.resize(static_cast<size_t>((end - first + kPanelOutputs - 1) / kPanelOutputs * panel_bytes));
+    std::span<std::byte> rest(shard);
+    for (int64_t row = first; row < end; row += kPanelOutputs) {
+      const int64_t count = std::min(kPanelOutputs, end - row);
+      rows.resize(static_cast<size_t>(count * origin.source->row_bytes));
+      RETURN_IF_ERROR(ReadRows(origin, source, row, count, rows));
+      const std::span<std::byte> panel = rest.first(static_cast<size_t>(panel_bytes));
+      if (IsFloat(dtype)) {
+        PackPanels(rows.data(), dtype, count, spec.inputs, panel.data());
+      } else {
+        PackBlocks(dtype, rows, count, spec.inputs, panel);
+      }
+      rest = rest.subspan(static_cast<size_t>(panel_bytes));
+    }
+    RETURN_IF_ERROR(writer.AppendShard(end - first, shard));
+  }
+  return absl::OkStatus();
+}
+
+// Vectors are kept as F32, which holds every value of the 16-bit types.
+absl::Status WriteVector(const TensorOrigin& origin, const TensorSource& source,
+                         PackWriter& writer) {
+  const TensorSpec& spec = origin.spec;
+  std::vector<float> values(static_cast<size_t>(spec.outputs), origin.fill);
+  if (origin.source != nullptr) {
+    std::vector<std::byte> stored(static_cast<size_t>(origin.source->row_bytes));
+    RETURN_IF_ERROR(source.ReadRows(*origin.source, 0, stored));
+    std::vector<float> widened(values.size());
+    WidenToF32(origin.source->dtype, stored.data(), spec.outputs, widened.data());
+    for (int64_t i = 0; i < spec.outputs; ++i) {
+      values[static_cast<size_t>(i)] = widened[static_cast<size_t>(origin.SourceRow(i))];
+    }
+  }
+  writer.BeginTensor(spec.name, spec.layout, DType::kF32, spec.outputs, 1);
+  return writer.AppendShard(spec.outputs, std::as_bytes(std::span(values)));
+}
+
+}  // namespace
+
+int64_t ExtentBytesOf(const TensorMap& map) {
+  int64_t bytes = 0;
+  for (const TensorOrigin& origin : map.tensors) {
+    bytes += ExtentBytesOfTensor(origin);
+  }
+  return bytes;
+}
+
+absl::Status WriteTensors(const TensorMap& map, const TensorSource& source, PackWriter& writer,
+                          const ImportProgress& progress) {
+  int64_t done_bytes = 0;
+  for (const TensorOrigin& origin : map.tensors) {
+    const bool vector = origin.spec.layout == TensorLayout::kVector;
+    RETURN_IF_ERROR(vector ? WriteVector(origin, source, writer)
+                           : WriteMatrix(origin, source, writer));
+    done_bytes += ExtentBytesOfTensor(origin);
+    if (progress) {
+      progress(done_bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nightshift

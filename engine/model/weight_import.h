@@ -1,0 +1,25 @@
+// Converts a checkpoint's tensors into a pack's shards, a panel of 64 outputs at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "engine/model/pack_writer.h"
+#include "engine/model/tensor_map.h"
+#include "engine/model/tensor_source.h"
+
+namespace nightshift {
+
+// Bytes that the extent will have.
+int64_t ExtentBytesOf(const TensorMap& map);
+
+// Called with the extent's bytes so far.
+using ImportProgress = std::function<void(int64_t done_bytes)>;
+
+// Writes all tensors in order. Memory: one shard and one panel of source rows.
+// Errors: DATA_LOSS from the source, FAILED_PRECONDITION from the disk.
+absl::Status WriteTensors(const TensorMap& map, const TensorSource& source, PackWriter& writer,
+                          const ImportProgress& progress);
+
+}  // namespace nightshift
