@@ -1,0 +1,22 @@
+// ParseLimits: how large one row of input may be.
+#pragma once
+
+#include <cstdint>
+
+namespace nightshift {
+
+struct ParseLimits {
+  int64_t max_line_bytes = 16 << 20;
+  // Text of a prompt, or of all messages of a chat together.
+  int64_t max_prompt_bytes = 8 << 20;
+  // Of a prompt given as token ids: above the context of every model this server can load.
+  int64_t max_prompt_tokens = 1 << 20;
+  int64_t max_custom_id_bytes = 512;
+  int64_t max_messages = 4096;
+  int32_t max_json_depth = 64;
+  // JSON values of one line. A parsed value takes some 16 to 100 bytes, so this bounds the memory
+  // of a line whatever its text is.
+  int64_t max_json_values = (1 << 20) + 4096;
+};
+
+}  // namespace nightshift

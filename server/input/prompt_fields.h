@@ -1,0 +1,24 @@
+// The prompt of a JSON row: text, token ids or messages, and the options of the chat template.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+
+#include "server/input/parse_limits.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// A string, a list of token ids, or a list that holds exactly one of these.
+absl::Status ReadPrompt(const nlohmann::json& prompt, v1::InferenceRequest& request);
+
+// A list of {role, content, name?}. Content is a string, or a list of {"type": "text", "text"}
+// parts, which are joined by newlines. The role developer becomes system.
+absl::Status ReadMessages(const nlohmann::json& messages, v1::Chat& chat, int64_t& ignored);
+
+// add_generation_prompt, parse_special_in_content and chat_template_kwargs.
+absl::Status ReadPromptOptions(const nlohmann::json& body, v1::PromptOptions& options);
+
+}  // namespace nightshift

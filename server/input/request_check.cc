@@ -1,0 +1,185 @@
+#include "server/input/request_check.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+#include "engine/text/utf8.h"
+#include "server/input/row_error.h"
+
+namespace nightshift {
+namespace {
+
+bool IsUtf8(absl::string_view text) {
+  return FindInvalidUtf8(text) == absl::string_view::npos;
+}
+
+absl::Status NotUtf8(absl::string_view param, absl::string_view text) {
+  return RowError(reason::kInputMalformed, row_code::kInvalidValue, param,
+                  absl::StrCat("invalid UTF-8 at byte ", FindInvalidUtf8(text)));
+}
+
+void CheckStop(const v1::SamplingOptions& sampling, std::vector<FieldViolation>& violations) {
+  if (sampling.stop_size() > kMaxStopStrings) {
+    violations.push_back({"stop", absl::StrCat("has ", sampling.stop_size(), " strings, at most ",
+                                               kMaxStopStrings)});
+  }
+  for (int i = 0; i < sampling.stop_size() && i < kMaxStopStrings; ++i) {
+    const std::string& stop = sampling.stop(i);
+    const std::string field = absl::StrCat("stop[", i, "]");
+    if (stop.empty() || static_cast<int64_t>(stop.size()) > kMaxStopBytes) {
+      violations.push_back(
+          {field, absl::StrCat("has ", stop.size(), " bytes, must have 1 to ", kMaxStopBytes)});
+    } else if (!IsUtf8(stop)) {
+      violations.push_back({field, "is not UTF-8"});
+    }
+  }
+  if (sampling.stop_token_ids_size() > kMaxStopTokens) {
+    violations.push_back({"stop_token_ids", absl::StrCat("has ", sampling.stop_token_ids_size(),
+                                                         " ids, at most ", kMaxStopTokens)});
+  }
+  for (int i = 0; i < sampling.stop_token_ids_size() && i < kMaxStopTokens; ++i) {
+    if (sampling.stop_token_ids(i) < 0) {
+      violations.push_back(
+          {absl::StrCat("stop_token_ids[", i, "]"),
+           absl::StrCat("is ", sampling.stop_token_ids(i), ", must be 0 or more")});
+    }
+  }
+}
+
+absl::Status CheckChat(const v1::Chat& chat, const ParseLimits& limits) {
+  if (chat.messages_size() == 0) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "messages", "is empty");
+  }
+  if (chat.messages_size() > limits.max_messages) {
+    return RowError(
+        reason::kFieldInvalid, row_code::kInvalidValue, "messages",
+        absl::StrCat("has ", chat.messages_size(), " messages, at most ", limits.max_messages));
+  }
+  int64_t bytes = 0;
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    const std::string at = absl::StrCat("messages[", i, "]");
+    if (!IsChatRole(message.role())) {
+      return RowError(reason::kFieldInvalid, row_code::kInvalidValue, at + ".role",
+                      WrongRole(message.role()));
+    }
+    if (!IsUtf8(message.content())) {
+      return NotUtf8(at + ".content", message.content());
+    }
+    if (!IsUtf8(message.name())) {
+      return NotUtf8(at + ".name", message.name());
+    }
+    bytes += static_cast<int64_t>(message.content().size() + message.name().size());
+  }
+  if (bytes > limits.max_prompt_bytes) {
+    return RowError(reason::kPromptTooLong, row_code::kTooLong, "messages",
+                    absl::StrCat("hold ", bytes, " bytes, at most ", limits.max_prompt_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokens(const v1::TokenIds& tokens, const ParseLimits& limits) {
+  if (tokens.ids_size() == 0) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "prompt", "is empty");
+  }
+  if (tokens.ids_size() > limits.max_prompt_tokens) {
+    return RowError(
+        reason::kPromptTooLong, row_code::kTooLong, "prompt",
+        absl::StrCat("has ", tokens.ids_size(), " tokens, at most ", limits.max_prompt_tokens));
+  }
+  for (int i = 0; i < tokens.ids_size(); ++i) {
+    if (tokens.ids(i) < 0) {
+      return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,
+                      absl::StrCat("prompt[", i, "]"),
+                      absl::StrCat("is ", tokens.ids(i), ", must be 0 or more"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrompt(const std::string& prompt, const ParseLimits& limits) {
+  if (prompt.empty()) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "prompt", "is empty");
+  }
+  if (static_cast<int64_t>(prompt.size()) > limits.max_prompt_bytes) {
+    return RowError(
+        reason::kPromptTooLong, row_code::kTooLong, "prompt",
+        absl::StrCat("has ", prompt.size(), " bytes, at most ", limits.max_prompt_bytes));
+  }
+  return IsUtf8(prompt) ? absl::OkStatus() : NotUtf8("prompt", prompt);
+}
+
+}  // namespace
+
+std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling) {
+  std::vector<FieldViolation> violations;
+  const auto require = [&](bool valid, const char* field, auto value, const char* range) {
+    if (!valid) {
+      violations.push_back({field, absl::StrCat("is ", value, ", must be ", range)});
+    }
+  };
+  if (sampling.has_max_output_tokens()) {
+    const int64_t tokens = sampling.max_output_tokens();
+    require(tokens >= 1 && tokens <= kMaxOutputTokens, "max_output_tokens", tokens, "1 to 1048576");
+  }
+  if (sampling.has_temperature()) {
+    const double temperature = sampling.temperature();
+    require(std::isfinite(temperature) && temperature >= 0.0 && temperature <= 2.0, "temperature",
+            temperature, "0 to 2");
+  }
+  if (sampling.has_top_p()) {
+    const double top_p = sampling.top_p();
+    require(std::isfinite(top_p) && top_p > 0.0 && top_p <= 1.0, "top_p", top_p,
+            "above 0 and at most 1");
+  }
+  if (sampling.has_top_k()) {
+    require(sampling.top_k() >= 0, "top_k", sampling.top_k(), "0 (off) or more");
+  }
+  if (sampling.has_top_logprobs()) {
+    const int32_t top = sampling.top_logprobs();
+    require(top >= 0 && top <= kMaxTopLogprobs, "top_logprobs", top, "0 to 20");
+  }
+  CheckStop(sampling, violations);
+  return violations;
+}
+
+absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits& limits) {
+  if (static_cast<int64_t>(request.custom_id().size()) > limits.max_custom_id_bytes) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidCustomId, "custom_id",
+                    absl::StrCat("has ", request.custom_id().size(), " bytes, at most ",
+                                 limits.max_custom_id_bytes));
+  }
+  const std::vector<FieldViolation> violations = CheckSampling(request.sampling());
+  if (!violations.empty()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,
+                    absl::StrCat("sampling.", violations[0].field), violations[0].description);
+  }
+  switch (request.input_case()) {
+    case v1::InferenceRequest::kPrompt:
+      return CheckPrompt(request.prompt(), limits);
+    case v1::InferenceRequest::kTokens:
+      return CheckTokens(request.tokens(), limits);
+    case v1::InferenceRequest::kChat:
+      return CheckChat(request.chat(), limits);
+    case v1::InferenceRequest::INPUT_NOT_SET:
+      break;
+  }
+  return RowError(reason::kFieldInvalid, row_code::kMissingField, "prompt",
+                  "request has neither prompt, tokens nor chat");
+}
+
+bool IsChatRole(absl::string_view role) {
+  return role == "system" || role == "user" || role == "assistant";
+}
+
+std::string WrongRole(absl::string_view role) {
+  constexpr size_t kMaxQuotedBytes = 32;
+  if (role == "tool" || role == "function") {
+    return absl::StrCat("role ", role, " is not in this version, which has no tools");
+  }
+  return absl::StrCat("unknown role ", CleanText(role, kMaxQuotedBytes),
+                      ", known: system, user, assistant, developer");
+}
+
+}  // namespace nightshift

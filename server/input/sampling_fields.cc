@@ -1,0 +1,165 @@
+#include "server/input/sampling_fields.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/json_fields.h"
+#include "server/input/request_check.h"
+#include "server/input/row_error.h"
+
+namespace nightshift {
+namespace {
+
+using nlohmann::json;
+
+// The range check sees 32-bit fields: what does not fit in them is out of range already.
+absl::StatusOr<int32_t> Narrow(int64_t value, const char* name) {
+  if (value < INT32_MIN || value > INT32_MAX) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, name,
+                    absl::StrCat("is ", value, ", does not fit in 32 bits"));
+  }
+  return static_cast<int32_t>(value);
+}
+
+absl::Status ReadMaxTokens(const json& body, v1::SamplingOptions& sampling) {
+  ASSIGN_OR_RETURN(const auto max_tokens, ReadInteger(body, "max_tokens"));
+  ASSIGN_OR_RETURN(const auto completion_tokens, ReadInteger(body, "max_completion_tokens"));
+  if (max_tokens && completion_tokens && *max_tokens != *completion_tokens) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "max_completion_tokens",
+                    absl::StrCat("is ", *completion_tokens, " while max_tokens is ", *max_tokens));
+  }
+  if (max_tokens || completion_tokens) {
+    sampling.set_max_output_tokens(max_tokens ? *max_tokens : *completion_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadSeed(const json& body, v1::SamplingOptions& sampling) {
+  const json* seed = FindField(body, "seed");
+  if (seed == nullptr) {
+    return absl::OkStatus();
+  }
+  if (seed->is_number_unsigned()) {
+    sampling.set_seed(seed->get<uint64_t>());
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int64_t value, AsInteger(*seed, "seed"));
+  // OpenAI's seeds are signed: a negative one is the same 64 bits.
+  sampling.set_seed(static_cast<uint64_t>(value));
+  return absl::OkStatus();
+}
+
+absl::Status ReadStop(const json& body, v1::SamplingOptions& sampling) {
+  const json* stop = FindField(body, "stop");
+  if (stop == nullptr) {
+    return absl::OkStatus();
+  }
+  if (stop->is_string()) {
+    sampling.add_stop(stop->get_ref<const std::string&>());
+    return absl::OkStatus();
+  }
+  if (!stop->is_array()) {
+    return WrongType("stop", "a string or a list of strings", stop->type_name());
+  }
+  for (size_t i = 0; i < stop->size(); ++i) {
+    const json& item = (*stop)[i];
+    if (!item.is_string()) {
+      return WrongType(absl::StrCat("stop[", i, "]"), "a string", item.type_name());
+    }
+    sampling.add_stop(item.get_ref<const std::string&>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadStopTokens(const json& body, v1::SamplingOptions& sampling) {
+  const json* stop = FindField(body, "stop_token_ids");
+  if (stop == nullptr) {
+    return absl::OkStatus();
+  }
+  if (!stop->is_array()) {
+    return WrongType("stop_token_ids", "a list of token ids", stop->type_name());
+  }
+  for (size_t i = 0; i < stop->size(); ++i) {
+    const std::string param = absl::StrCat("stop_token_ids[", i, "]");
+    ASSIGN_OR_RETURN(const int64_t token, AsInteger((*stop)[i], param));
+    ASSIGN_OR_RETURN(const int32_t id, Narrow(token, param.c_str()));
+    sampling.add_stop_token_ids(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadLogprobs(const json& body, RowKind kind, v1::SamplingOptions& sampling) {
+  const json* logprobs = FindField(body, "logprobs");
+  if (logprobs != nullptr && logprobs->is_boolean() && kind != RowKind::kCompletion) {
+    sampling.set_logprobs(logprobs->get<bool>());
+  } else if (logprobs != nullptr && kind != RowKind::kChat) {
+    ASSIGN_OR_RETURN(const int64_t count, AsInteger(*logprobs, "logprobs"));
+    ASSIGN_OR_RETURN(const int32_t top, Narrow(count, "logprobs"));
+    sampling.set_logprobs(true);
+    sampling.set_top_logprobs(top);
+  } else if (logprobs != nullptr) {
+    return WrongType("logprobs", "true or false", logprobs->type_name());
+  }
+  ASSIGN_OR_RETURN(const auto top, ReadInteger(body, "top_logprobs"));
+  if (!top) {
+    return absl::OkStatus();
+  }
+  if (kind == RowKind::kCompletion) {
+    return RowError(reason::kFieldInvalid, row_code::kUnsupported, "top_logprobs",
+                    "belongs to chat completions; completions take logprobs as a number");
+  }
+  if (!sampling.logprobs() && *top != 0) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "top_logprobs",
+                    "needs logprobs to be true");
+  }
+  ASSIGN_OR_RETURN(const int32_t narrow, Narrow(*top, "top_logprobs"));
+  sampling.set_top_logprobs(narrow);
+  return absl::OkStatus();
+}
+
+// How the row spells a field of SamplingOptions.
+std::string ParamOf(const std::string& field, const json& body) {
+  if (field == "max_output_tokens") {
+    return FindField(body, "max_tokens") != nullptr ? "max_tokens" : "max_completion_tokens";
+  }
+  if (field == "top_logprobs" && FindField(body, "top_logprobs") == nullptr) {
+    return "logprobs";
+  }
+  return field;
+}
+
+}  // namespace
+
+absl::Status ReadSampling(const json& body, RowKind kind, v1::SamplingOptions& sampling) {
+  RETURN_IF_ERROR(ReadMaxTokens(body, sampling));
+  ASSIGN_OR_RETURN(const auto temperature, ReadNumber(body, "temperature"));
+  if (temperature) {
+    sampling.set_temperature(*temperature);
+  }
+  ASSIGN_OR_RETURN(const auto top_p, ReadNumber(body, "top_p"));
+  if (top_p) {
+    sampling.set_top_p(*top_p);
+  }
+  ASSIGN_OR_RETURN(const auto top_k, ReadInteger(body, "top_k"));
+  if (top_k) {
+    // vLLM writes "off" as -1.
+    ASSIGN_OR_RETURN(const int32_t narrow, Narrow(*top_k == -1 ? 0 : *top_k, "top_k"));
+    sampling.set_top_k(narrow);
+  }
+  RETURN_IF_ERROR(ReadSeed(body, sampling));
+  RETURN_IF_ERROR(ReadStop(body, sampling));
+  RETURN_IF_ERROR(ReadStopTokens(body, sampling));
+  RETURN_IF_ERROR(ReadLogprobs(body, kind, sampling));
+  const std::vector<FieldViolation> violations = CheckSampling(sampling);
+  if (!violations.empty()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,
+                    ParamOf(violations[0].field, body), violations[0].description);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace nightshift
