@@ -49,7 +49,8 @@ std::vector<Rule> LibraryRules() {
       {"grpc", {"server/rpc/", "server/server", "client/", "tests/"}},
       {"google/rpc/", {"server/rpc/", "server/input/", "client/", "tests/"}},
       {"google/protobuf/", {"server/", "client/", "tests/"}},
-      {"nlohmann/", {"engine/model/", "engine/text/", "server/input/", "client/", "tests/"}},
+      {"nlohmann/",
+       {"engine/model/", "engine/text/", "server/input/", "server/tools/", "client/", "tests/"}},
       {"pcre2", {"engine/text/"}},
       {"utf8proc", {"engine/text/"}},
       {"xxhash", {"kernels/base/"}},
@@ -58,7 +59,7 @@ std::vector<Rule> LibraryRules() {
       {"sqlite3", {"server/store/", "tests/server/store/"}},
       {"CLI/", {"server/options", "server/tools/", "client/"}},
       {"systemd/", {"server/main"}},
-      {"hwy/", {"kernels/cpu/"}},
+      {"hwy/", {"kernels/cpu/", "tests/kernels/"}},
       {"oneapi/", {"kernels/cpu/"}},
       {"dnnl", {"kernels/cpu/"}},
       {"liburing", {"engine/io/"}},
@@ -162,8 +163,12 @@ void ExpectNowhere(const std::string& pattern, const std::vector<std::string>& p
   const std::regex word(pattern);
   for (const std::string& path : paths) {
     const std::vector<std::string> lines = LinesOf(Root() / path);
+    std::string code;
     for (size_t i = 0; i < lines.size(); ++i) {
-      EXPECT_FALSE(std::regex_search(CodeOf(lines[i]), word))
+      // A call that goes on from the line before is one piece of code.
+      const bool goes_on = !code.empty() && code.back() == '(';
+      code = (goes_on ? code : "") + CodeOf(lines[i]);
+      EXPECT_FALSE(std::regex_search(code, word))
           << path << ":" << i + 1 << " has " << pattern << ": " << lines[i];
     }
   }
@@ -191,18 +196,21 @@ TEST(TidyTest, NoTestSleeps) {
 
 // The nearest README, in the file's own folder or above it, is its map.
 TEST(TidyTest, EachSourceIsNamedInTheReadmeOfItsFolder) {
+  std::string unnamed;
   for (const std::string& path : SourcesOf({"kernels", "engine", "server", "client"})) {
     fs::path folder = (Root() / path).parent_path();
     while (!fs::exists(folder / "README.md")) {
       folder = folder.parent_path();
     }
-    std::string map;
-    for (const std::string& line : LinesOf(folder / "README.md")) {
-      map += line + "\n";
+    const std::string stem = fs::path(path).stem().string();
+    const std::vector<std::string> map = LinesOf(folder / "README.md");
+    if (std::none_of(map.begin(), map.end(), [&](const std::string& line) {
+          return line.find(stem) != std::string::npos;
+        })) {
+      unnamed += path + "\n";
     }
-    EXPECT_NE(map.find(fs::path(path).stem().string()), std::string::npos)
-        << path << " is not named in " << folder / "README.md";
   }
+  EXPECT_EQ(unnamed, "");
 }
 
 TEST(TidyTest, ReadmesAreShort) {
