@@ -1,0 +1,142 @@
+// Numbers are part of the contract: a request's tokens and logprob bits do not depend on which
+// other requests are in the block, on the order, on prompt chunks or batches, on suspension or
+// eviction.
+#include <algorithm>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "tests/support/engine_runs.h"
+#include "tests/support/tiny_packs.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kNumRequests = 64;
+
+SamplingParams RandomSampling(std::mt19937& generator, uint64_t index) {
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(generator);
+  };
+  SamplingParams sampling;
+  sampling.max_output_tokens = draw(1, 30);
+  sampling.temperature = draw(0, 2) == 0 ? 0.0F : static_cast<float>(draw(2, 15)) / 10.0F;
+  sampling.top_p = draw(0, 1) == 0 ? 1.0F : static_cast<float>(draw(10, 99)) / 100.0F;
+  sampling.top_k = draw(0, 1) == 0 ? 0 : draw(1, 80);
+  sampling.seed = static_cast<uint64_t>(draw(0, 3));
+  sampling.request_key = index;
+  sampling.want_logprobs = true;
+  sampling.top_logprobs = draw(0, 4);
+  // Texts of the test vocabulary: see TinyPackWithTokenizer.
+  if (draw(0, 1) == 0) {
+    sampling.stop = {"aa", "bc", "\xc3\xa4"};
+  }
+  if (draw(0, 3) == 0) {
+    sampling.stop_tokens = {draw(3, 300), draw(3, 300), draw(3, 300)};
+  }
+  return sampling;
+}
+
+std::vector<EngineRequest> RandomRequests(int64_t vocabulary) {
+  std::mt19937 generator(2024);
+  std::vector<EngineRequest> requests;
+  for (int64_t i = 0; i < kNumRequests; ++i) {
+    EngineRequest request;
+    request.id = static_cast<uint64_t>(1000 + i);
+    request.prompt.resize(std::uniform_int_distribution<size_t>(1, 95)(generator));
+    for (int32_t& token : request.prompt) {
+      token = std::uniform_int_distribution<int32_t>(
+          3, static_cast<int32_t>(vocabulary) - 1)(generator);
+    }
+    request.sampling = RandomSampling(generator, request.id);
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+struct Model {
+  const char* name;
+  ComputeType compute_type;
+};
+
+std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_tokens,
+                                     int64_t max_batch_tokens, int num_threads) {
+  EngineOptions options;
+  options.pack_path = TinyPackWithTokenizer(model.name);
+  options.compute_type = model.compute_type;
+  options.num_threads = num_threads;
+  options.memory_budget_bytes = int64_t{64} << 20;
+  options.prompt_chunk_tokens = prompt_chunk_tokens;
+  options.max_batch_tokens = max_batch_tokens;
+  options.max_block_requests = kNumRequests;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
+  EXPECT_OK(engine);
+  return std::move(engine).value();
+}
+
+class InvarianceTest : public testing::TestWithParam<Model> {
+ protected:
+  void ExpectSame(const RunReport& report) {
+    ASSERT_EQ(report.outcomes.size(), alone_.size());
+    for (const auto& [id, outcome] : alone_) {
+      const Outcome& other = report.outcomes.at(id);
+      EXPECT_EQ(other.tokens, outcome.tokens) << "request " << id;
+      EXPECT_EQ(other.text, outcome.text) << "request " << id;
+      EXPECT_EQ(other.logprob_bits, outcome.logprob_bits) << "request " << id;
+      EXPECT_TRUE(other == outcome) << "request " << id;
+    }
+  }
+
+  void SetUp() override {
+    const std::unique_ptr<Engine> engine = CreateEngine(GetParam(), 0, 512, 1);
+    requests_ = RandomRequests(engine->info().vocabulary);
+    alone_ = RunToEnd(*engine, requests_, {.block = 1}).outcomes;
+    std::mt19937 generator(3);
+    shuffled_ = requests_;
+    std::shuffle(shuffled_.begin(), shuffled_.end(), generator);
+  }
+
+  std::vector<EngineRequest> requests_;
+  std::vector<EngineRequest> shuffled_;
+  Outcomes alone_;
+};
+
+TEST_P(InvarianceTest, SameBitsInEveryBlockOrderChunkAndSuspension) {
+  int64_t stops = 0;
+  for (const auto& [id, outcome] : alone_) {
+    stops += outcome.finish_reason == FinishReason::kStop ? 1 : 0;
+  }
+  EXPECT_GE(stops, 5) << "too few requests end by a stop for the test to mean much";
+  {
+    SCOPED_TRACE("blocks of 7, chunks of 16");
+    ExpectSame(RunToEnd(*CreateEngine(GetParam(), 16, 512, 2), shuffled_, {.block = 7}));
+  }
+  {
+    SCOPED_TRACE("block of 64, chunks of 100, batches of 24");
+    ExpectSame(RunToEnd(*CreateEngine(GetParam(), 100, 24, 2), shuffled_, {.block = 64}));
+  }
+  {
+    SCOPED_TRACE("block of 64, no chunks, suspended");
+    const RunReport report = RunToEnd(*CreateEngine(GetParam(), 0, 512, 2), requests_,
+                                      {.block = 64, .suspend_every_sweeps = 5});
+    EXPECT_GT(report.suspended, 20);
+    ExpectSame(report);
+  }
+  {
+    SCOPED_TRACE("blocks of 7, chunks of 16, suspended");
+    ExpectSame(RunToEnd(*CreateEngine(GetParam(), 16, 100, 2), shuffled_,
+                        {.block = 7, .suspend_every_sweeps = 9, .seed = 4}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, InvarianceTest,
+    testing::Values(Model{"llama", ComputeType::kF32}, Model{"llama", ComputeType::kBF16},
+                    Model{"opt", ComputeType::kF32}, Model{"opt", ComputeType::kBF16}),
+    [](const testing::TestParamInfo<Model>& one) {
+      return std::string(one.param.name) + "_" + ComputeTypeName(one.param.compute_type);
+    });
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,120 @@
+// Runs requests through an engine to their ends, for tests that compare runs.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "tests/support/status_matchers.h"
+
+namespace nightshift {
+
+// All that a run gives for one request; equal only if every logprob is equal in bits.
+struct Outcome {
+  std::vector<int32_t> tokens;
+  std::vector<uint32_t> logprob_bits;  // of each token and its alternatives
+  std::vector<int32_t> alternatives;
+  FinishReason finish_reason = FinishReason::kNone;
+  std::string stop_reason;
+  std::string text;
+  int64_t kept_tokens = 0;
+
+  bool operator==(const Outcome&) const = default;
+};
+
+using Outcomes = std::map<uint64_t, Outcome>;
+
+inline void AddRecord(const SweepRecord& record, Outcome& outcome) {
+  outcome.tokens.push_back(record.token.token);
+  outcome.logprob_bits.push_back(std::bit_cast<uint32_t>(record.token.logprob));
+  for (const TopLogprob& top : record.token.top) {
+    outcome.alternatives.push_back(top.token);
+    outcome.logprob_bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+  }
+  if (record.finished) {
+    outcome.finish_reason = record.finish_reason;
+    outcome.stop_reason = record.stop_reason;
+    outcome.text = record.text;
+    outcome.kept_tokens = record.kept_tokens;
+  }
+}
+
+struct RunOptions {
+  int64_t block = 64;  // most requests held at one time
+  // Every so many sweeps a random half of the held requests is suspended and waits again; 0: never.
+  int64_t suspend_every_sweeps = 0;
+  uint32_t seed = 1;
+};
+
+struct RunReport {
+  Outcomes outcomes;
+  int64_t sweeps = 0;
+  int64_t suspended = 0;
+  int64_t evicted = 0;
+};
+
+// Admits `requests` in order as far as there is room and sweeps until all have finished.
+inline RunReport RunToEnd(Engine& engine, const std::vector<EngineRequest>& requests,
+                          const RunOptions& options) {
+  RunReport report;
+  std::mt19937 generator(options.seed);
+  std::deque<EngineRequest> waiting(requests.begin(), requests.end());
+  std::map<uint64_t, bool> held;
+  const auto wait_again = [&](std::vector<EngineRequest> back) {
+    for (EngineRequest& request : back) {
+      EXPECT_EQ(request.generated, report.outcomes[request.id].tokens);
+      held.erase(request.id);
+      waiting.push_back(std::move(request));
+    }
+  };
+  while (!waiting.empty() || !held.empty()) {
+    while (!waiting.empty() && static_cast<int64_t>(held.size()) < options.block) {
+      const AdmitOutcome admitted = engine.Admit({waiting.front()})[0];
+      if (admitted.status.code() == absl::StatusCode::kResourceExhausted && !held.empty()) {
+        break;
+      }
+      if (!admitted.status.ok()) {
+        ADD_FAILURE() << admitted.status;
+        return report;
+      }
+      held[admitted.id] = true;
+      waiting.pop_front();
+    }
+    absl::StatusOr<SweepResult> swept = engine.Sweep();
+    if (!swept.ok()) {
+      ADD_FAILURE() << swept.status();
+      return report;
+    }
+    ++report.sweeps;
+    for (const SweepRecord& record : swept->records) {
+      AddRecord(record, report.outcomes[record.id]);
+      if (record.finished) {
+        held.erase(record.id);
+      }
+    }
+    report.evicted += static_cast<int64_t>(swept->evicted.size());
+    wait_again(std::move(swept->evicted));
+    EXPECT_EQ(engine.num_held(), static_cast<int64_t>(held.size()));
+    if (options.suspend_every_sweeps > 0 && report.sweeps % options.suspend_every_sweeps == 0) {
+      std::vector<uint64_t> ids;
+      for (const auto& [id, is_held] : held) {
+        if (generator() % 2 == 0) {
+          ids.push_back(id);
+        }
+      }
+      report.suspended += static_cast<int64_t>(ids.size());
+      wait_again(engine.Suspend(ids));
+    }
+  }
+  return report;
+}
+
+}  // namespace nightshift
