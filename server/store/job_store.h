@@ -6,7 +6,8 @@
 // store (serialised nightshift.v1.Result without seq), each kept with its CRC32C.
 //
 // Threads: writing methods are called by one thread only (the StoreActor's), inside a transaction
-// that the actor opens; reading methods may be called from any thread.
+// that the actor opens; reading methods may be called from any thread and see what is committed;
+// on the writing thread, inside the transaction, they see its changes too.
 // Errors, everywhere: NOT_FOUND (job), DATA_LOSS (a record fails its checksum, named),
 // RESOURCE_EXHAUSTED (disk full), INTERNAL (I/O error on commit: the daemon must exit and recover).
 #pragma once
@@ -33,7 +34,13 @@ enum class JobState : uint8_t {
 };
 bool IsTerminal(JobState state);
 
-enum class RowState : uint8_t { kPending = 0, kRunning = 1, kSucceeded = 2, kFailed = 3, kCancelled = 4 };
+enum class RowState : uint8_t {
+  kPending = 0,
+  kRunning = 1,
+  kSucceeded = 2,
+  kFailed = 3,
+  kCancelled = 4
+};
 
 struct RowCounts {
   int64_t total = 0;
@@ -45,13 +52,13 @@ struct RowCounts {
 };
 
 struct JobRecord {
-  std::string id;          // job_id, the client's or ours
-  std::string uid;         // UUID, ours
+  std::string id;   // job_id, the client's or ours
+  std::string uid;  // UUID, ours
   std::string tenant;
-  std::string request_id;  // idempotency key, unique with the tenant when not empty
-  std::string fingerprint; // hash of what was submitted: tells a retry from a different body
+  std::string request_id;   // idempotency key, unique with the tenant when not empty
+  std::string fingerprint;  // hash of what was submitted: tells a retry from a different body
   std::string model;
-  std::string spec;        // serialised nightshift.v1.JobSpec, defaults resolved (seed drawn)
+  std::string spec;  // serialised nightshift.v1.JobSpec, defaults resolved (seed drawn)
   int32_t priority = 2;
   int32_t input_format = 0;  // nightshift.v1.InputFormat
   std::string input_file;    // relative to the state directory; empty for none
@@ -71,7 +78,7 @@ struct NewRow {
   int64_t index = 0;   // dense from 0
   int64_t offset = 0;  // of its bytes in the input file
   int64_t length = 0;
-  int64_t line = 0;    // 1-based, 0 for no lines
+  int64_t line = 0;                       // 1-based, 0 for no lines
   std::optional<std::string> error_body;  // published at acceptance as this row's result
 };
 
@@ -82,7 +89,7 @@ struct ClaimedRow {
   int64_t offset = 0;
   int64_t length = 0;
   int64_t line = 0;
-  int32_t attempt = 1;  // this one included
+  int32_t attempt = 1;   // this one included
   std::string progress;  // opaque, as given to SaveProgress; empty for none
 };
 
@@ -123,60 +130,71 @@ class JobStore {
   virtual absl::Status Commit() = 0;
   virtual void Rollback() = 0;
   // Nested undo: what a failing write did since the mark is taken back, its neighbours stay.
+  // One mark at a time: Set, then Release or RollbackTo. An error means that the transaction is
+  // lost as a whole.
   virtual absl::Status SetMark() = 0;
   virtual absl::Status ReleaseMark() = 0;
   virtual absl::Status RollbackToMark() = 0;
-  // Moves the log into the database between commits.
+  // Moves the log into the database between commits, when there is enough of it.
   virtual absl::Status Checkpoint() = 0;
 
-  // Inserts a job in kReceiving. ALREADY_EXISTS: id, or (tenant, request_id).
+  // Inserts a job in kReceiving; its state, counts, sums, last_seq and start, end and error are
+  // not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
   virtual absl::Status InsertJob(const JobRecord& job) = 0;
-  // Appends rows to a kReceiving job; rows with error_body are published at once.
+  // Appends rows to a kReceiving job, their indices continuing those before (INTERNAL otherwise);
+  // rows with error_body are published at once. FAILED_PRECONDITION in another state.
   virtual absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) = 0;
   // kReceiving -> kQueued, or kSucceeded when no row is left to run.
   virtual absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) = 0;
   // Deletes a job and its rows and results (a refused or broken upload).
   virtual absl::Status DeleteJob(const std::string& job_id) = 0;
 
-  // Takes up to `limit` pending rows of the job in index order, raising their attempts durably.
-  // The first claim makes the job kRunning.
+  // Takes up to `limit` pending rows of the job, those given back first, each in index order,
+  // raising their attempts durably. The first claim makes the job kRunning. Nothing for a job that
+  // is neither kQueued nor kRunning.
   virtual absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                         int64_t now_us) = 0;
   // Publishes results with dense sequence numbers, counters and state in this transaction. A row
   // that is terminal already keeps its first result: the later one is dropped and counted in the
-  // return value. When the last row ends the job becomes kSucceeded (kCancelled if it was
-  // kCancelling).
+  // return value, as are rows of jobs that are gone. When the last row ends the job becomes
+  // kSucceeded, or if it was kCancelling kCancelled, or kFailed after FailJob.
   virtual absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) = 0;
-  // Keeps what running rows have generated so far.
+  // Keeps what running rows have generated so far, in place of what was kept before. Rows that do
+  // not run are skipped.
   virtual absl::Status SaveProgress(const std::vector<RowProgress>& rows) = 0;
   // Gives claimed rows back (suspended, drained); an attempt that was no fault is not counted.
+  // Empty progress keeps what was saved before. Rows that do not run are skipped.
   virtual absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) = 0;
   // kQueued or kRunning -> kCancelling. Idempotent for kCancelling and kCancelled;
   // FAILED_PRECONDITION for other terminal states.
   virtual absl::Status RequestCancel(const std::string& job_id) = 0;
-  // Ends the job as kFailed with this error; `rows` up to `limit` unfinished rows are listed by
-  // NextUnfinished and published by the caller before.
+  // Begins to end the job as kFailed with this error: it is kCancelling until results of its
+  // unfinished rows are published (NextUnfinished lists them), then kFailed. At once when no row is
+  // left. Nothing for a job that is kCancelling or terminal already.
   virtual absl::Status FailJob(const std::string& job_id, const std::string& error,
                                int64_t now_us) = 0;
   // After a restart: every row that was running is pending again, without counting the attempt;
   // kReceiving jobs are deleted. Returns the input files that belong to no job any more.
   virtual absl::StatusOr<std::vector<std::string>> Recover() = 0;
 
-  // --- reading: any thread ---
+  // --- reading: any thread; jobs in kReceiving are seen by FindSubmission and InputFiles only ---
   virtual absl::StatusOr<JobRecord> GetJob(const std::string& job_id) = 0;
   virtual absl::StatusOr<JobRecord> FindSubmission(const std::string& tenant,
                                                    const std::string& request_id) = 0;
+  // Newest first.
   virtual absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter,
                                                           int64_t limit) = 0;
-  // Jobs that still have work, in the order they should run: priority, then age.
+  // Jobs that are not terminal, in the order they should run: priority (higher first), then age.
   virtual absl::StatusOr<std::vector<JobRecord>> ActiveJobs() = 0;
   // Results with seq > after_seq in order, until max_bytes of bodies (at least one).
   virtual absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                                 int64_t after_seq,
                                                                 int64_t max_bytes) = 0;
-  // Up to `limit` rows that have no result yet and are not running, in index order.
+  // Up to `limit` rows that have no result yet and are not running; those given back first.
   virtual absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
                                                                  int64_t limit) = 0;
+  // Input files of all jobs: what must stay when stray files are swept.
+  virtual absl::StatusOr<std::vector<std::string>> InputFiles() = 0;
   virtual std::string description() const = 0;  // "sqlite 3.40.1"
 };
 

@@ -1,0 +1,128 @@
+#include "server/store/sqlite_schema.h"
+
+#include <array>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
+
+// kVersions[i] leads from version i to i + 1. An entry is never changed once released.
+constexpr std::array<const char*, 1> kVersions = {R"sql(
+  CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+  CREATE TABLE jobs(
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    uid TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
+    model TEXT NOT NULL,
+    spec BLOB NOT NULL,
+    spec_crc INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    input_format INTEGER NOT NULL,
+    input_file TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    next_index INTEGER NOT NULL DEFAULT 0,
+    total INTEGER NOT NULL DEFAULT 0,
+    pending INTEGER NOT NULL DEFAULT 0,
+    running INTEGER NOT NULL DEFAULT 0,
+    succeeded INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    prompt_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    last_seq INTEGER NOT NULL DEFAULT 0,
+    create_time_us INTEGER NOT NULL,
+    start_time_us INTEGER NOT NULL DEFAULT 0,
+    end_time_us INTEGER NOT NULL DEFAULT 0,
+    error BLOB NOT NULL DEFAULT x'',
+    error_crc INTEGER NOT NULL DEFAULT 0);
+  CREATE UNIQUE INDEX jobs_by_submission ON jobs(tenant, request_id) WHERE request_id <> '';
+  CREATE INDEX jobs_by_age ON jobs(create_time_us, id);
+  CREATE INDEX jobs_open ON jobs(state) WHERE state < 6;
+  CREATE TABLE rows(
+    job INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY(job, idx)) WITHOUT ROWID;
+  CREATE INDEX rows_open ON rows(job, state, idx) WHERE state = 1 OR state = 5;
+  CREATE TABLE progress(
+    job INTEGER NOT NULL,
+    idx INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    crc INTEGER NOT NULL,
+    PRIMARY KEY(job, idx)) WITHOUT ROWID;
+  CREATE TABLE results(
+    key INTEGER PRIMARY KEY,
+    idx INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    crc INTEGER NOT NULL);
+)sql"};
+
+absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,
+                            const std::string& value, const std::string& expected) {
+  RETURN_IF_ERROR(connection.Execute(absl::StrCat("PRAGMA ", setting, "=", value)));
+  ASSIGN_OR_RETURN(const std::string found, connection.Query("PRAGMA " + setting));
+  if (found != expected) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("sqlite setting ", setting, " is ", found, " after it was set to ", expected));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ReadNumber(SqliteConnection& connection, const std::string& pragma) {
+  ASSIGN_OR_RETURN(const std::string text, connection.Query("PRAGMA " + pragma));
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) {
+    return absl::DataLossError(absl::StrCat("sqlite setting ", pragma, " is not a number"));
+  }
+  return number;
+}
+
+absl::Status ConfigureWriter(SqliteConnection& connection) {
+  RETURN_IF_ERROR(SetAndReadBack(connection, "journal_mode", "wal", "wal"));
+  RETURN_IF_ERROR(SetAndReadBack(connection, "synchronous", "FULL", "2"));
+  RETURN_IF_ERROR(SetAndReadBack(connection, "wal_autocheckpoint", "0", "0"));
+  RETURN_IF_ERROR(SetAndReadBack(connection, "mmap_size", "0", "0"));
+  return SetAndReadBack(connection, "secure_delete", "1", "1");
+}
+
+absl::Status Migrate(SqliteConnection& connection) {
+  ASSIGN_OR_RETURN(const int64_t version, ReadNumber(connection, "user_version"));
+  ASSIGN_OR_RETURN(const int64_t application_id, ReadNumber(connection, "application_id"));
+  if (version > 0 && application_id != kApplicationId) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the database belongs to another program (application id ", application_id,
+                     "); choose another state directory"));
+  }
+  if (version > SchemaVersion()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the database has schema version ", version, ", this program knows up to ",
+                     SchemaVersion(), "; run the newer nightshiftd"));
+  }
+  for (int64_t next = version; next < SchemaVersion(); ++next) {
+    RETURN_IF_ERROR(connection.Execute(absl::StrCat(
+        "BEGIN IMMEDIATE;", kVersions[static_cast<size_t>(next)],
+        "PRAGMA application_id=", kApplicationId, ";PRAGMA user_version=", next + 1, ";COMMIT")));
+  }
+  return absl::OkStatus();
+}
+
+int64_t SchemaVersion() {
+  return static_cast<int64_t>(kVersions.size());
+}
+
+}  // namespace nightshift
