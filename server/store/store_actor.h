@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "kernels/base/mutex.h"
 #include "server/store/job_events.h"
 #include "server/store/job_store.h"
@@ -30,22 +31,28 @@ struct StoreActorOptions {
 
 class StoreActor {
  public:
-  // A unit of change: runs inside the open transaction; a failing one is undone alone.
+  // A unit of change: runs inside the open transaction; a failing one is undone alone. It may run
+  // again when a commit that held it failed for want of disk space: it must not consume what it
+  // captured, and what it leaves behind is of its last run.
   using WriteOperation = std::function<absl::Status(JobStore&)>;
   using ReadOperation = std::function<void(JobStore&)>;
   using Done = std::function<void(const absl::Status&)>;
 
   StoreActor(std::unique_ptr<JobStore> store, StoreActorOptions options);
-  // Finishes what is queued, then stops.
+  // Finishes what is queued, then stops and closes the store.
   ~StoreActor();
+  StoreActor(const StoreActor&) = delete;
+  StoreActor& operator=(const StoreActor&) = delete;
 
-  // Queues a write. `done` runs on the store thread after the commit that holds it (or with the
-  // error). `job_id` (may be empty) is notified in events() after a successful commit, before done.
+  // Queues a write. `done` (may be empty) runs on the store thread after the commit that holds it,
+  // or with the error, in the order of the calls. `job_id` (may be empty) is notified in events()
+  // after a successful commit, before done.
   // RESOURCE_EXHAUSTED at once when the queue is full: then done is not called.
   absl::Status Write(const std::string& job_id, WriteOperation operation, Done done);
-  // As Write, and waits. For threads that may block (runner, main), never for gRPC reactions.
+  // As Write, and waits, also for a place in the queue. For threads that may block (runner, main),
+  // never for gRPC reactions or the store thread itself.
   absl::Status WriteAndWait(const std::string& job_id, WriteOperation operation);
-  // Queues a read for a reader thread.
+  // Queues a read for a reader thread. RESOURCE_EXHAUSTED when the queue is full.
   absl::Status Read(ReadOperation operation);
 
   JobEvents& events() { return events_; }
@@ -56,15 +63,31 @@ class StoreActor {
     std::string job_id;
     WriteOperation operation;
     Done done;
+    absl::Status status;
   };
+  using Group = std::vector<PendingWrite>;
+
   void WriteLoop();
   void ReadLoop();
+  // The next writes in order, at most max_writes_per_commit; empty when stopping.
+  Group TakeGroup();
+  // Gives each write of the group its status; those that are OK are durable.
+  void CommitGroup(Group& group);
+  // One transaction for all. An error: nothing of it was kept.
+  absl::Status CommitTogether(Group& group);
+  absl::Status RunMarked(PendingWrite& write);
+  // One transaction for each.
+  void CommitAlone(Group& group);
+  void Answer(Group& group);
+  void Fail(const absl::Status& status);
 
   std::unique_ptr<JobStore> store_;
   const StoreActorOptions options_;
   JobEvents events_;
+  absl::Status fatal_;  // store thread only
   Mutex mutex_;
   CondVar writes_ready_;
+  CondVar writes_taken_;
   CondVar reads_ready_;
   std::deque<PendingWrite> writes_ ABSL_GUARDED_BY(mutex_);
   std::deque<ReadOperation> reads_ ABSL_GUARDED_BY(mutex_);
