@@ -1,0 +1,609 @@
+// What every JobStore promises. Each case runs over the memory store and over SQLite.
+#include "server/store/job_store.h"
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "server/store/sqlite_job_store.h"
+#include "tests/support/memory_job_store.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nightshift {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Opens stores on one lasting place.
+class Place {
+ public:
+  virtual ~Place() = default;
+  virtual std::unique_ptr<JobStore> Open() = 0;
+};
+
+class MemoryPlace : public Place {
+ public:
+  std::unique_ptr<JobStore> Open() override { return std::make_unique<MemoryJobStore>(disk_); }
+
+ private:
+  MemoryDisk disk_;
+};
+
+class SqlitePlace : public Place {
+ public:
+  std::unique_ptr<JobStore> Open() override {
+    auto store = SqliteJobStore::Open({.path = folder_.path() + "/store.sqlite"});
+    CHECK(store.ok());
+    return *std::move(store);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+struct PlaceKind {
+  std::string name;
+  std::function<std::unique_ptr<Place>()> make;
+};
+
+class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
+ protected:
+  JobStoreTest() : place_(GetParam().make()), store_(place_->Open()) {}
+
+  // A stop and a start; what was not committed is lost.
+  void Restart() {
+    store_.reset();
+    store_ = place_->Open();
+  }
+  void Begin() { ASSERT_OK(store_->Begin()); }
+  void Commit() { ASSERT_OK(store_->Commit()); }
+  // Runs `change` in a transaction of its own.
+  template <typename Change>
+  auto Apply(Change change) {
+    CHECK(store_->Begin().ok());
+    auto answer = change(*store_);
+    CHECK(store_->Commit().ok());
+    return answer;
+  }
+
+  static JobRecord MakeJob(const std::string& id) {
+    JobRecord job;
+    job.id = id;
+    job.uid = "uid-" + id;
+    job.tenant = "tenant";
+    job.request_id = "request-" + id;
+    job.fingerprint = std::string("\0\x01", 2);
+    job.model = "model";
+    job.spec = std::string("spec\0spec", 9);
+    job.input_format = 1;
+    job.input_file = "jobs/" + id;
+    job.create_time_us = 1000;
+    return job;
+  }
+  static std::vector<NewRow> MakeRows(int64_t count, int64_t first = 0) {
+    std::vector<NewRow> rows;
+    for (int64_t i = first; i < first + count; ++i) {
+      rows.push_back({.index = i, .offset = i * 10, .length = 10, .line = i + 1, .error_body = {}});
+    }
+    return rows;
+  }
+  static FinishedRow Finished(const std::string& id, int64_t index,
+                              RowState outcome = RowState::kSucceeded) {
+    return {.job_id = id,
+            .index = index,
+            .outcome = outcome,
+            .body = absl::StrCat("result ", index),
+            .prompt_tokens = 5,
+            .output_tokens = 3};
+  }
+  void AddJob(const JobRecord& job, const std::vector<NewRow>& rows) {
+    ASSERT_OK(Apply([&](JobStore& store) -> absl::Status {
+      CHECK(store.InsertJob(job).ok());
+      CHECK(store.InsertRows(job.id, rows).ok());
+      return store.FinishReceiving(job.id, 2000);
+    }));
+  }
+  void AddJob(const std::string& id, int64_t num_rows) { AddJob(MakeJob(id), MakeRows(num_rows)); }
+  std::vector<ClaimedRow> Claim(const std::string& id, int64_t limit) {
+    auto rows = Apply([&](JobStore& store) { return store.Claim(id, limit, 3000); });
+    CHECK(rows.ok());
+    return *rows;
+  }
+  int64_t Publish(const std::vector<FinishedRow>& rows) {
+    auto dropped = Apply([&](JobStore& store) { return store.Publish(rows, 4000); });
+    CHECK(dropped.ok());
+    return *dropped;
+  }
+  JobRecord Job(const std::string& id) {
+    auto job = store_->GetJob(id);
+    CHECK(job.ok());
+    return *job;
+  }
+  std::vector<std::string> Bodies(const std::string& id, int64_t after_seq = 0) {
+    auto results = store_->ReadResults(id, after_seq, 1 << 20);
+    CHECK(results.ok());
+    std::vector<std::string> bodies;
+    for (const StoredResult& result : *results) {
+      EXPECT_EQ(result.seq, after_seq + static_cast<int64_t>(bodies.size()) + 1);
+      bodies.push_back(result.body);
+    }
+    return bodies;
+  }
+  static std::vector<int64_t> Indices(const std::vector<ClaimedRow>& rows) {
+    std::vector<int64_t> indices;
+    for (const ClaimedRow& row : rows) {
+      indices.push_back(row.index);
+    }
+    return indices;
+  }
+
+  std::unique_ptr<Place> place_;
+  std::unique_ptr<JobStore> store_;
+};
+
+TEST_P(JobStoreTest, KeepsAJobAsItWasSubmitted) {
+  AddJob("a", 3);
+  Restart();
+  const JobRecord job = Job("a");
+  EXPECT_EQ(job.uid, "uid-a");
+  EXPECT_EQ(job.spec, std::string("spec\0spec", 9));
+  EXPECT_EQ(job.fingerprint, std::string("\0\x01", 2));
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_EQ(job.counts.total, 3);
+  EXPECT_EQ(job.counts.pending, 3);
+  EXPECT_EQ(job.create_time_us, 1000);
+  EXPECT_EQ(job.input_file, "jobs/a");
+}
+
+TEST_P(JobStoreTest, RefusesAnIdOrRequestIdThatIsTaken) {
+  AddJob("a", 1);
+  EXPECT_THAT(Apply([](JobStore& store) { return store.InsertJob(MakeJob("a")); }),
+              StatusIs(absl::StatusCode::kAlreadyExists, "a"));
+  JobRecord same_request = MakeJob("b");
+  same_request.request_id = "request-a";
+  EXPECT_THAT(Apply([&](JobStore& store) { return store.InsertJob(same_request); }),
+              StatusIs(absl::StatusCode::kAlreadyExists, "request-a"));
+  same_request.tenant = "other";
+  EXPECT_OK(Apply([&](JobStore& store) { return store.InsertJob(same_request); }));
+}
+
+TEST_P(JobStoreTest, ManyJobsMayHaveNoRequestId) {
+  for (const char* id : {"a", "b"}) {
+    JobRecord job = MakeJob(id);
+    job.request_id.clear();
+    AddJob(job, MakeRows(1));
+  }
+  EXPECT_THAT(store_->FindSubmission("tenant", ""), StatusIs(absl::StatusCode::kNotFound, ""));
+}
+
+TEST_P(JobStoreTest, FindsASubmissionAlsoWhileItIsReceived) {
+  ASSERT_OK(Apply([](JobStore& store) { return store.InsertJob(MakeJob("a")); }));
+  auto found = store_->FindSubmission("tenant", "request-a");
+  ASSERT_OK(found);
+  EXPECT_EQ(found->id, "a");
+  EXPECT_EQ(found->state, JobState::kReceiving);
+  EXPECT_THAT(store_->FindSubmission("stranger", "request-a"),
+              StatusIs(absl::StatusCode::kNotFound, "request-a"));
+}
+
+TEST_P(JobStoreTest, HidesAJobUntilItIsReceived) {
+  ASSERT_OK(Apply([](JobStore& store) { return store.InsertJob(MakeJob("a")); }));
+  EXPECT_THAT(store_->GetJob("a"), StatusIs(absl::StatusCode::kNotFound, "a"));
+  EXPECT_THAT(*store_->ListJobs({}, 10), IsEmpty());
+  EXPECT_THAT(*store_->ActiveJobs(), IsEmpty());
+  EXPECT_THAT(Claim("a", 10), IsEmpty());
+}
+
+TEST_P(JobStoreTest, RefusesRowsThatDoNotFollow) {
+  ASSERT_OK(Apply([](JobStore& store) { return store.InsertJob(MakeJob("a")); }));
+  Begin();
+  ASSERT_OK(store_->InsertRows("a", MakeRows(2)));
+  ASSERT_OK(store_->InsertRows("a", MakeRows(2, 2)));
+  EXPECT_THAT(store_->InsertRows("a", MakeRows(1, 7)),
+              StatusIs(absl::StatusCode::kInternal, "row 7"));
+  store_->Rollback();
+}
+
+TEST_P(JobStoreTest, TakesNoRowsAfterAJobWasReceived) {
+  AddJob("a", 1);
+  EXPECT_THAT(Apply([](JobStore& store) { return store.InsertRows("a", MakeRows(1, 1)); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "a"));
+}
+
+TEST_P(JobStoreTest, PublishesRowsThatCanNeverRunAtAcceptance) {
+  std::vector<NewRow> rows = MakeRows(3);
+  rows[1].error_body = "bad line";
+  AddJob(MakeJob("a"), rows);
+  EXPECT_EQ(Job("a").counts.failed, 1);
+  EXPECT_EQ(Job("a").last_seq, 1);
+  EXPECT_THAT(Bodies("a"), ElementsAre("bad line"));
+  EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(0, 2));
+}
+
+TEST_P(JobStoreTest, AJobOfBadRowsAloneEndsAtAcceptance) {
+  std::vector<NewRow> rows = MakeRows(1);
+  rows[0].error_body = "bad";
+  AddJob(MakeJob("a"), rows);
+  EXPECT_EQ(Job("a").state, JobState::kSucceeded);
+  EXPECT_EQ(Job("a").end_time_us, 2000);
+}
+
+TEST_P(JobStoreTest, ClaimsInOrderOnceEach) {
+  AddJob("a", 5);
+  const std::vector<ClaimedRow> first = Claim("a", 2);
+  EXPECT_THAT(Indices(first), ElementsAre(0, 1));
+  EXPECT_EQ(first[1].offset, 10);
+  EXPECT_EQ(first[1].length, 10);
+  EXPECT_EQ(first[1].line, 2);
+  EXPECT_EQ(first[1].attempt, 1);
+  EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Claim("a", 10), IsEmpty());
+  EXPECT_EQ(Job("a").state, JobState::kRunning);
+  EXPECT_EQ(Job("a").start_time_us, 3000);
+  EXPECT_EQ(Job("a").counts.running, 5);
+}
+
+TEST_P(JobStoreTest, PublishesInCommitOrderWithDenseNumbers) {
+  AddJob("a", 3);
+  Claim("a", 3);
+  EXPECT_EQ(Publish({Finished("a", 2), Finished("a", 0)}), 0);
+  EXPECT_EQ(Publish({Finished("a", 1)}), 0);
+  EXPECT_THAT(Bodies("a"), ElementsAre("result 2", "result 0", "result 1"));
+  EXPECT_THAT(Bodies("a", 2), ElementsAre("result 1"));
+  EXPECT_THAT(Bodies("a", 3), IsEmpty());
+  const JobRecord job = Job("a");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.end_time_us, 4000);
+  EXPECT_EQ(job.prompt_tokens, 15);
+  EXPECT_EQ(job.output_tokens, 9);
+}
+
+TEST_P(JobStoreTest, FirstPublicationWins) {
+  AddJob("a", 2);
+  Claim("a", 2);
+  FinishedRow late = Finished("a", 0);
+  late.body = "late";
+  EXPECT_EQ(Publish({Finished("a", 0), late}), 1);
+  EXPECT_EQ(Publish({late}), 1);
+  EXPECT_THAT(Bodies("a"), ElementsAre("result 0"));
+  EXPECT_EQ(Job("a").last_seq, 1);
+  EXPECT_EQ(Job("a").counts.succeeded, 1);
+  EXPECT_EQ(Publish({Finished("nobody", 0)}), 1);
+}
+
+TEST_P(JobStoreTest, OneWriteMayPublishForSeveralJobs) {
+  AddJob("a", 1);
+  AddJob("b", 2);
+  Claim("a", 1);
+  Claim("b", 2);
+  EXPECT_EQ(Publish({Finished("b", 1), Finished("a", 0), Finished("b", 0, RowState::kFailed)}), 0);
+  EXPECT_THAT(Bodies("b"), ElementsAre("result 1", "result 0"));
+  EXPECT_EQ(Job("b").counts.failed, 1);
+  EXPECT_EQ(Job("a").state, JobState::kSucceeded);
+}
+
+TEST_P(JobStoreTest, ReadsResultsInBoundedPieces) {
+  AddJob("a", 4);
+  Claim("a", 4);
+  Publish({Finished("a", 0), Finished("a", 1), Finished("a", 2), Finished("a", 3)});
+  EXPECT_THAT(*store_->ReadResults("a", 0, 1), SizeIs(1));
+  EXPECT_THAT(*store_->ReadResults("a", 1, 9), SizeIs(2));
+  EXPECT_THAT(store_->ReadResults("nobody", 0, 1), StatusIs(absl::StatusCode::kNotFound, "nobody"));
+}
+
+TEST_P(JobStoreTest, RowsGivenBackComeFirstWithTheirProgress) {
+  AddJob("a", 6);
+  Claim("a", 4);
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.Unclaim({{.job_id = "a", .index = 3, .progress = "tokens"},
+                          {.job_id = "a", .index = 1, .progress = ""}},
+                         /*count_attempt=*/false);
+  }));
+  EXPECT_EQ(Job("a").counts.pending, 4);
+  const std::vector<ClaimedRow> rows = Claim("a", 3);
+  EXPECT_THAT(Indices(rows), ElementsAre(1, 3, 4));
+  EXPECT_EQ(rows[0].attempt, 1);
+  EXPECT_EQ(rows[1].attempt, 1);
+  EXPECT_EQ(rows[1].progress, "tokens");
+}
+
+TEST_P(JobStoreTest, CountsAnAttemptThatWasAFault) {
+  AddJob("a", 1);
+  Claim("a", 1);
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.Unclaim({{.job_id = "a", .index = 0, .progress = {}}}, /*count_attempt=*/true);
+  }));
+  EXPECT_EQ(Claim("a", 1)[0].attempt, 2);
+}
+
+TEST_P(JobStoreTest, GivingBackKeepsSavedProgress) {
+  AddJob("a", 1);
+  Claim("a", 1);
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.SaveProgress({{.job_id = "a", .index = 0, .progress = "first"}});
+  }));
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.SaveProgress({{.job_id = "a", .index = 0, .progress = "second"}});
+  }));
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.Unclaim({{.job_id = "a", .index = 0, .progress = {}}}, /*count_attempt=*/false);
+  }));
+  EXPECT_EQ(Claim("a", 1)[0].progress, "second");
+}
+
+TEST_P(JobStoreTest, ProgressOfAnEndedRowIsNotKept) {
+  AddJob("a", 2);
+  Claim("a", 1);
+  Publish({Finished("a", 0)});
+  ASSERT_OK(Apply([](JobStore& store) -> absl::Status {
+    CHECK(store.SaveProgress({{.job_id = "a", .index = 0, .progress = "late"}}).ok());
+    return store.Unclaim({{.job_id = "a", .index = 0, .progress = "late"}}, false);
+  }));
+  EXPECT_THAT(Indices(Claim("a", 2)), ElementsAre(1));
+  EXPECT_EQ(Job("a").counts.succeeded, 1);
+}
+
+TEST_P(JobStoreTest, RecoveryGivesRunningRowsBackWithoutCountingTheAttempt) {
+  AddJob("a", 3);
+  Claim("a", 2);
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.SaveProgress({{.job_id = "a", .index = 1, .progress = "half"}});
+  }));
+  Publish({Finished("a", 0)});
+  Restart();
+  EXPECT_EQ(Job("a").counts.running, 1);
+  ASSERT_OK(Apply([](JobStore& store) { return store.Recover(); }));
+  EXPECT_EQ(Job("a").counts.running, 0);
+  EXPECT_EQ(Job("a").counts.pending, 2);
+  const std::vector<ClaimedRow> rows = Claim("a", 5);
+  EXPECT_THAT(Indices(rows), ElementsAre(1, 2));
+  EXPECT_EQ(rows[0].progress, "half");
+  EXPECT_EQ(rows[0].attempt, 1);
+}
+
+TEST_P(JobStoreTest, RecoveryRemovesWhatWasNeverReceivedWhole) {
+  AddJob("a", 1);
+  ASSERT_OK(Apply([](JobStore& store) -> absl::Status {
+    CHECK(store.InsertJob(MakeJob("b")).ok());
+    return store.InsertRows("b", MakeRows(2));
+  }));
+  Restart();
+  auto files = Apply([](JobStore& store) { return store.Recover(); });
+  ASSERT_OK(files);
+  EXPECT_THAT(*files, ElementsAre("jobs/b"));
+  EXPECT_THAT(*store_->InputFiles(), ElementsAre("jobs/a"));
+  AddJob("b", 1);
+  EXPECT_EQ(Job("b").counts.total, 1);
+}
+
+TEST_P(JobStoreTest, CancelLeavesFinishedWorkAndEndsWithTheLastRow) {
+  AddJob("a", 3);
+  Claim("a", 2);
+  Publish({Finished("a", 0)});
+  ASSERT_OK(Apply([](JobStore& store) { return store.RequestCancel("a"); }));
+  EXPECT_EQ(Job("a").state, JobState::kCancelling);
+  EXPECT_THAT(Claim("a", 5), IsEmpty());
+  Publish({Finished("a", 1, RowState::kCancelled)});
+  EXPECT_THAT(Indices(*store_->NextUnfinished("a", 10)), ElementsAre(2));
+  EXPECT_EQ(Job("a").state, JobState::kCancelling);
+  Publish({Finished("a", 2, RowState::kCancelled)});
+  EXPECT_EQ(Job("a").state, JobState::kCancelled);
+  EXPECT_EQ(Job("a").counts.cancelled, 2);
+  EXPECT_EQ(Job("a").counts.succeeded, 1);
+  EXPECT_EQ(Publish({Finished("a", 2)}), 1);
+}
+
+TEST_P(JobStoreTest, CancelIsIdempotentUntilAnotherEnd) {
+  AddJob("a", 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_OK(Apply([](JobStore& store) { return store.RequestCancel("a"); }));
+  }
+  Publish({Finished("a", 0, RowState::kCancelled)});
+  EXPECT_OK(Apply([](JobStore& store) { return store.RequestCancel("a"); }));
+  AddJob("b", 1);
+  Publish({Finished("b", 0)});
+  EXPECT_THAT(Apply([](JobStore& store) { return store.RequestCancel("b"); }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "b"));
+  EXPECT_THAT(Apply([](JobStore& store) { return store.RequestCancel("nobody"); }),
+              StatusIs(absl::StatusCode::kNotFound, "nobody"));
+}
+
+TEST_P(JobStoreTest, AFailingJobFailsWithItsLastRow) {
+  AddJob("a", 2);
+  Claim("a", 1);
+  ASSERT_OK(Apply([](JobStore& store) { return store.FailJob("a", "why", 5000); }));
+  EXPECT_EQ(Job("a").state, JobState::kCancelling);
+  Restart();
+  Publish({Finished("a", 0, RowState::kFailed), Finished("a", 1, RowState::kFailed)});
+  EXPECT_EQ(Job("a").state, JobState::kFailed);
+  EXPECT_EQ(Job("a").error, "why");
+  EXPECT_EQ(Job("a").counts.failed, 2);
+}
+
+TEST_P(JobStoreTest, ListsNewestFirstByPages) {
+  for (int i = 0; i < 5; ++i) {
+    JobRecord job = MakeJob(absl::StrCat("job-", i));
+    job.create_time_us = 1000 + i / 2;  // pairs of the same age
+    AddJob(job, MakeRows(1));
+  }
+  std::vector<std::string> ids;
+  JobFilter filter;
+  for (;;) {
+    auto page = store_->ListJobs(filter, 2);
+    ASSERT_OK(page);
+    if (page->empty()) {
+      break;
+    }
+    for (const JobRecord& job : *page) {
+      ids.push_back(job.id);
+    }
+    filter.before_create_time_us = page->back().create_time_us;
+    filter.before_id = page->back().id;
+  }
+  EXPECT_THAT(ids, ElementsAre("job-4", "job-3", "job-2", "job-1", "job-0"));
+}
+
+TEST_P(JobStoreTest, ListsByState) {
+  AddJob("a", 1);
+  AddJob("b", 1);
+  Publish({Finished("b", 0)});
+  JobFilter filter;
+  filter.state = JobState::kSucceeded;
+  auto jobs = store_->ListJobs(filter, 10);
+  ASSERT_OK(jobs);
+  ASSERT_THAT(*jobs, SizeIs(1));
+  EXPECT_EQ((*jobs)[0].id, "b");
+}
+
+TEST_P(JobStoreTest, ActiveJobsGoByPriorityThenAge) {
+  const std::vector<std::tuple<std::string, int32_t, int64_t>> jobs = {
+      {"young", 2, 30}, {"old", 2, 10}, {"urgent", 3, 40}, {"low", 1, 5}};
+  for (const auto& [id, priority, create_time_us] : jobs) {
+    JobRecord job = MakeJob(id);
+    job.priority = priority;
+    job.create_time_us = create_time_us;
+    AddJob(job, MakeRows(1));
+  }
+  AddJob("done", 1);
+  Publish({Finished("done", 0)});
+  auto active = store_->ActiveJobs();
+  ASSERT_OK(active);
+  std::vector<std::string> ids;
+  for (const JobRecord& job : *active) {
+    ids.push_back(job.id);
+  }
+  EXPECT_THAT(ids, ElementsAre("urgent", "old", "young", "low"));
+}
+
+TEST_P(JobStoreTest, DeletesEverythingOfAJob) {
+  AddJob("a", 2);
+  AddJob("b", 1);
+  Claim("a", 1);
+  Publish({Finished("a", 0)});
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("a"); }));
+  EXPECT_THAT(store_->GetJob("a"), StatusIs(absl::StatusCode::kNotFound, "a"));
+  AddJob("a", 1);
+  EXPECT_THAT(Bodies("a"), IsEmpty());
+  EXPECT_EQ(Job("b").counts.total, 1);
+}
+
+TEST_P(JobStoreTest, WhatIsNotCommittedIsLost) {
+  AddJob("a", 2);
+  Begin();
+  ASSERT_OK(store_->Claim("a", 1, 0));
+  ASSERT_OK(store_->Publish({Finished("a", 0)}, 0));
+  store_->Rollback();
+  EXPECT_EQ(Job("a").counts.pending, 2);
+  Begin();
+  ASSERT_OK(store_->Publish({Finished("a", 0)}, 0));
+  Restart();
+  EXPECT_EQ(Job("a").last_seq, 0);
+  EXPECT_THAT(Bodies("a"), IsEmpty());
+}
+
+TEST_P(JobStoreTest, AMarkUndoesOneChangeAlone) {
+  AddJob("a", 3);
+  Begin();
+  ASSERT_OK(store_->SetMark());
+  ASSERT_OK(store_->Publish({Finished("a", 0)}, 0));
+  ASSERT_OK(store_->ReleaseMark());
+  ASSERT_OK(store_->SetMark());
+  ASSERT_OK(store_->Publish({Finished("a", 1)}, 0));
+  ASSERT_OK(store_->RollbackToMark());
+  ASSERT_OK(store_->SetMark());
+  ASSERT_OK(store_->Publish({Finished("a", 2)}, 0));
+  ASSERT_OK(store_->ReleaseMark());
+  Commit();
+  EXPECT_THAT(Bodies("a"), ElementsAre("result 0", "result 2"));
+}
+
+TEST_P(JobStoreTest, AWriteReadsItsOwnChanges) {
+  Begin();
+  ASSERT_OK(store_->InsertJob(MakeJob("a")));
+  ASSERT_OK(store_->InsertRows("a", MakeRows(1)));
+  ASSERT_OK(store_->FinishReceiving("a", 0));
+  EXPECT_OK(store_->GetJob("a"));
+  EXPECT_OK(store_->FindSubmission("tenant", "request-a"));
+  Commit();
+}
+
+TEST_P(JobStoreTest, OtherThreadsNeverSeeHalfAChange) {
+  AddJob("a", 200);
+  std::thread writer([this] {
+    for (int64_t i = 0; i < 200; i += 2) {
+      Publish({Finished("a", i), Finished("a", i + 1)});
+    }
+  });
+  int64_t seen = 0;
+  bool whole = true;
+  while (seen < 200) {
+    const auto results = store_->ReadResults("a", seen, 1 << 20);
+    ASSERT_OK(results);
+    const JobRecord job = Job("a");
+    seen += static_cast<int64_t>(results->size());
+    whole = whole && seen % 2 == 0 && job.last_seq % 2 == 0 && job.last_seq >= seen &&
+            job.counts.pending + job.counts.succeeded == 200;
+  }
+  writer.join();
+  EXPECT_TRUE(whole);
+}
+
+TEST_P(JobStoreTest, RandomLifeKeepsEveryRowOnceAndTheCountsRight) {
+  AddJob("a", 60);
+  uint64_t random = 12345;
+  const auto draw = [&random](uint64_t bound) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<int64_t>((random >> 33U) % bound);
+  };
+  std::set<int64_t> running;
+  while (!IsTerminal(Job("a").state)) {
+    for (const ClaimedRow& row : Claim("a", draw(9))) {
+      EXPECT_TRUE(running.insert(row.index).second) << "claimed twice: " << row.index;
+    }
+    if (running.empty()) {
+      continue;
+    }
+    auto chosen = running.begin();
+    std::advance(chosen, draw(running.size()));
+    switch (draw(4)) {
+      case 0:
+        ASSERT_OK(Apply([&](JobStore& store) {
+          return store.Unclaim({{.job_id = "a", .index = *chosen, .progress = {}}}, true);
+        }));
+        running.erase(chosen);
+        break;
+      case 1:
+        Restart();
+        ASSERT_OK(Apply([](JobStore& store) { return store.Recover(); }));
+        running.clear();
+        break;
+      default:
+        EXPECT_EQ(Publish({Finished("a", *chosen)}), 0);
+        running.erase(chosen);
+    }
+    const RowCounts counts = Job("a").counts;
+    ASSERT_EQ(counts.pending + counts.running + counts.succeeded, 60);
+    ASSERT_EQ(counts.running, static_cast<int64_t>(running.size()));
+  }
+  const std::vector<std::string> bodies = Bodies("a");
+  EXPECT_THAT(bodies, SizeIs(60));
+  EXPECT_THAT(std::set<std::string>(bodies.begin(), bodies.end()), SizeIs(60));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stores, JobStoreTest,
+    ::testing::Values(PlaceKind{"memory", [] { return std::make_unique<MemoryPlace>(); }},
+                      PlaceKind{"sqlite", [] { return std::make_unique<SqlitePlace>(); }}),
+    [](const auto& kind) { return kind.param.name; });
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,180 @@
+// What is SQLite's own; the promises of every store are in job_store_test.
+#include "server/store/sqlite_job_store.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "server/store/sqlite_schema.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nightshift {
+namespace {
+
+class SqliteJobStoreTest : public ::testing::Test {
+ protected:
+  std::string path() const { return folder_.path() + "/store.sqlite"; }
+  std::unique_ptr<SqliteJobStore> Open() {
+    auto store = SqliteJobStore::Open({.path = path()});
+    EXPECT_OK(store);
+    return *std::move(store);
+  }
+  // Runs SQL behind the back of a closed store.
+  void Tamper(const std::string& sql) {
+    auto connection = SqliteConnection::Open(path(), /*read_only=*/false);
+    ASSERT_OK(connection);
+    ASSERT_OK((*connection)->Execute(sql));
+  }
+  // A job with this many rows, all published with bodies of 100 bytes.
+  static void AddFinishedJob(JobStore& store, const std::string& id, int64_t num_rows) {
+    JobRecord job;
+    job.id = id;
+    std::vector<NewRow> rows;
+    std::vector<FinishedRow> finished;
+    for (int64_t i = 0; i < num_rows; ++i) {
+      rows.push_back({.index = i, .error_body = {}});
+      finished.push_back({.job_id = id, .index = i, .body = std::string(100, 'b')});
+    }
+    ASSERT_OK(store.Begin());
+    ASSERT_OK(store.InsertJob(job));
+    ASSERT_OK(store.InsertRows(id, rows));
+    ASSERT_OK(store.FinishReceiving(id, 0));
+    ASSERT_OK(store.Publish(finished, 0));
+    ASSERT_OK(store.Commit());
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(SqliteJobStoreTest, KeepsItsFilesPrivate) {
+  const auto store = Open();
+  AddFinishedJob(*store, "a", 1);
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    struct stat found = {};
+    ASSERT_EQ(stat((path() + suffix).c_str(), &found), 0) << suffix;
+    EXPECT_EQ(found.st_mode & 0777U, 0600U) << suffix;
+  }
+}
+
+TEST_F(SqliteJobStoreTest, RefusesANewerSchema) {
+  Open();
+  Tamper(absl::StrCat("PRAGMA user_version=", SchemaVersion() + 1));
+  EXPECT_THAT(SqliteJobStore::Open({.path = path()}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "newer"));
+}
+
+TEST_F(SqliteJobStoreTest, RefusesADatabaseOfAnotherProgram) {
+  Open();
+  Tamper("PRAGMA application_id=7");
+  EXPECT_THAT(SqliteJobStore::Open({.path = path()}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "another program"));
+}
+
+TEST_F(SqliteJobStoreTest, RefusesAFileThatIsNoDatabase) {
+  std::ofstream(path()) << std::string(5000, 'n');
+  EXPECT_THAT(SqliteJobStore::Open({.path = path()}),
+              StatusIs(absl::StatusCode::kDataLoss, "not a database"));
+}
+
+TEST_F(SqliteJobStoreTest, ReportsADamagedResultAndServesTheOthers) {
+  AddFinishedJob(*Open(), "a", 3);
+  Tamper("UPDATE results SET body = x'00' WHERE idx = 1");
+  const auto store = Open();
+  auto before = store->ReadResults("a", 0, 1 << 20);
+  ASSERT_OK(before);
+  EXPECT_EQ(before->size(), 1U);
+  EXPECT_THAT(store->ReadResults("a", 1, 1 << 20),
+              StatusIs(absl::StatusCode::kDataLoss, "result 2 of job a"));
+  EXPECT_OK(store->ReadResults("a", 2, 1 << 20));
+}
+
+TEST_F(SqliteJobStoreTest, ReportsAMissingResult) {
+  AddFinishedJob(*Open(), "a", 2);
+  Tamper("DELETE FROM results WHERE idx = 1");
+  EXPECT_THAT(Open()->ReadResults("a", 1, 1),
+              StatusIs(absl::StatusCode::kDataLoss, "result 2 of job a"));
+}
+
+TEST_F(SqliteJobStoreTest, ADamagedJobIsReportedAndHidesNoOther) {
+  {
+    const auto store = Open();
+    AddFinishedJob(*store, "a", 1);
+    AddFinishedJob(*store, "b", 1);
+  }
+  Tamper("UPDATE jobs SET spec = x'01' WHERE id = 'a'");
+  const auto store = Open();
+  EXPECT_THAT(store->GetJob("a"), StatusIs(absl::StatusCode::kDataLoss, "job a"));
+  auto jobs = store->ListJobs({}, 10);
+  ASSERT_OK(jobs);
+  EXPECT_EQ(jobs->size(), 1U);
+}
+
+TEST_F(SqliteJobStoreTest, FindsDamageAfterAnUncleanStop) {
+  AddFinishedJob(*Open(), "a", 2000);
+  Tamper("UPDATE meta SET value = 0");
+  {
+    std::fstream file(path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(path()) / 2));
+    file << std::string(5000, '\xAB');
+  }
+  EXPECT_THAT(SqliteJobStore::Open({.path = path()}),
+              StatusIs(absl::StatusCode::kDataLoss, "damaged"));
+}
+
+TEST_F(SqliteJobStoreTest, ACleanStopLeavesOneFile) {
+  AddFinishedJob(*Open(), "a", 10);
+  EXPECT_FALSE(std::filesystem::exists(path() + "-wal"));
+}
+
+TEST_F(SqliteJobStoreTest, ACopyTakenWhileItRunsHoldsWhatWasCommitted) {
+  const auto store = Open();
+  AddFinishedJob(*store, "a", 10);
+  // What a machine that stops now would find.
+  const std::string copy = folder_.path() + "/copy.sqlite";
+  std::filesystem::copy_file(path(), copy);
+  std::filesystem::copy_file(path() + "-wal", copy + "-wal");
+  auto reopened = SqliteJobStore::Open({.path = copy});
+  ASSERT_OK(reopened);
+  EXPECT_EQ((*reopened)->GetJob("a")->last_seq, 10);
+}
+
+TEST_F(SqliteJobStoreTest, CheckpointsKeepTheLogBounded) {
+  const auto store = Open();
+  uintmax_t largest = 0;
+  for (int i = 0; i < 40; ++i) {
+    AddFinishedJob(*store, absl::StrCat("job-", i), 5000);
+    ASSERT_OK(store->Checkpoint());
+    largest = std::max(largest, std::filesystem::file_size(path() + "-wal"));
+  }
+  // 16 MiB, and what one transaction adds; without checkpoints it would hold all 40 jobs.
+  EXPECT_LT(largest, uintmax_t{20} << 20U);
+  EXPECT_GT(std::filesystem::file_size(path()), uintmax_t{8} << 20U);
+}
+
+// The claim and the publication of a row must not depend on how many rows have ended before.
+TEST_F(SqliteJobStoreTest, ClaimDoesNotWalkOverFinishedRows) {
+  const auto store = Open();
+  auto connection = SqliteConnection::Open(path(), /*read_only=*/true);
+  ASSERT_OK(connection);
+  for (const char* sql :
+       {"SELECT idx FROM rows INDEXED BY rows_open WHERE job = 1 AND state = 5 ORDER BY idx",
+        "SELECT idx FROM rows WHERE job = 1 AND idx >= 7 AND state = 0 ORDER BY idx"}) {
+    auto statement = (*connection)->Prepare(absl::StrCat("EXPLAIN QUERY PLAN ", sql));
+    ASSERT_OK(statement);
+    ASSERT_OK(statement->Step());
+    EXPECT_THAT(statement->Bytes(3), ::testing::HasSubstr("SEARCH"));
+    EXPECT_THAT(statement->Step(), ::testing::Property(&absl::StatusOr<bool>::value, false))
+        << "needs no sorter";
+  }
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,68 @@
+#include "server/store/state_directory.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nightshift {
+namespace {
+
+unsigned ModeOf(const std::string& path) {
+  struct stat found = {};
+  return stat(path.c_str(), &found) == 0 ? found.st_mode & 0777U : 0U;
+}
+
+TEST(StateDirectoryTest, MakesPrivateFoldersWhereNoneAre) {
+  const TemporaryFolder folder;
+  auto directory = StateDirectory::Open(folder.path() + "/a/state");
+  ASSERT_OK(directory);
+  EXPECT_EQ(ModeOf((*directory)->path()), 0700U);
+  EXPECT_EQ(ModeOf((*directory)->jobs_path()), 0700U);
+  EXPECT_EQ(ModeOf((*directory)->uploads_path()), 0700U);
+  EXPECT_EQ(ModeOf((*directory)->path() + "/lock"), 0600U);
+}
+
+TEST(StateDirectoryTest, BelongsToOneDaemonAtATime) {
+  const TemporaryFolder folder;
+  auto first = StateDirectory::Open(folder.path());
+  ASSERT_OK(first);
+  EXPECT_THAT(StateDirectory::Open(folder.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, folder.path()));
+  first->reset();
+  EXPECT_OK(StateDirectory::Open(folder.path()));
+}
+
+TEST(StateDirectoryTest, RefusesAPathThatIsNoFolder) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/file") << "x";
+  EXPECT_THAT(StateDirectory::Open(folder.path() + "/file"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "file"));
+}
+
+TEST(StateDirectoryTest, KnowsNetworkFilesystems) {
+  EXPECT_TRUE(IsNetworkFilesystem(0x6969));       // NFS
+  EXPECT_TRUE(IsNetworkFilesystem(0xFF534D42));   // CIFS
+  EXPECT_FALSE(IsNetworkFilesystem(0xEF53));      // ext4
+  EXPECT_FALSE(IsNetworkFilesystem(0x01021994));  // tmpfs
+}
+
+TEST(StateDirectoryTest, RemovesFilesThatBelongToNoJob) {
+  const TemporaryFolder folder;
+  auto directory = StateDirectory::Open(folder.path());
+  ASSERT_OK(directory);
+  for (const char* name : {"/jobs/kept", "/jobs/stray", "/uploads/part"}) {
+    std::ofstream(folder.path() + name) << "x";
+  }
+  ASSERT_OK((*directory)->RemoveStrayFiles({"jobs/kept"}));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/jobs/kept"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/jobs/stray"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/uploads/part"));
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,513 @@
+#include "tests/support/memory_job_store.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+absl::Status NoSuchJob(const std::string& job_id) {
+  return absl::NotFoundError(absl::StrCat("job ", job_id, " does not exist"));
+}
+
+bool IsEnded(RowState state) {
+  return state >= RowState::kSucceeded;
+}
+
+RowCounts Count(const std::vector<MemoryRow>& rows) {
+  RowCounts counts;
+  for (const MemoryRow& row : rows) {
+    ++counts.total;
+    switch (row.state) {
+      case RowState::kPending:
+        ++counts.pending;
+        break;
+      case RowState::kRunning:
+        ++counts.running;
+        break;
+      case RowState::kSucceeded:
+        ++counts.succeeded;
+        break;
+      case RowState::kFailed:
+        ++counts.failed;
+        break;
+      case RowState::kCancelled:
+        ++counts.cancelled;
+        break;
+    }
+  }
+  return counts;
+}
+
+// Recounts, and ends the job when its last row has ended.
+void Settle(MemoryJob& job, int64_t now_us) {
+  JobRecord& record = job.record;
+  record.counts = Count(job.rows);
+  record.last_seq = static_cast<int64_t>(job.results.size());
+  const bool done = record.counts.pending + record.counts.running == 0;
+  if (!done || IsTerminal(record.state) || record.state == JobState::kReceiving) {
+    return;
+  }
+  if (record.state == JobState::kCancelling) {
+    record.state = record.error.empty() ? JobState::kCancelled : JobState::kFailed;
+  } else {
+    record.state = JobState::kSucceeded;
+  }
+  record.end_time_us = now_us;
+}
+
+}  // namespace
+
+// The disk is read and changed by the thread that holds this, or inside its own transaction.
+class MemoryJobStore::Access {
+ public:
+  explicit Access(MemoryJobStore& store) : store_(store) {
+    MutexLock lock(store_.mutex_);
+    if (store_.writing_thread_ == std::this_thread::get_id()) {
+      return;
+    }
+    while (store_.writing_thread_ != std::thread::id()) {
+      store_.transaction_ended_.Wait(store_.mutex_);
+    }
+    store_.writing_thread_ = std::this_thread::get_id();
+    taken_ = true;
+  }
+  ~Access() {
+    if (!taken_) {
+      return;
+    }
+    MutexLock lock(store_.mutex_);
+    store_.writing_thread_ = std::thread::id();
+    store_.transaction_ended_.NotifyAll();
+  }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+ private:
+  MemoryJobStore& store_;
+  bool taken_ = false;
+};
+
+MemoryJobStore::~MemoryJobStore() {
+  Rollback();
+}
+
+void MemoryJobStore::FailNextCommits(std::vector<absl::Status> statuses) {
+  MutexLock lock(mutex_);
+  commit_faults_.assign(statuses.begin(), statuses.end());
+}
+
+int64_t MemoryJobStore::num_commits() {
+  MutexLock lock(mutex_);
+  return num_commits_;
+}
+
+absl::Status MemoryJobStore::Begin() {
+  MutexLock lock(mutex_);
+  while (writing_thread_ != std::thread::id()) {
+    transaction_ended_.Wait(mutex_);
+  }
+  writing_thread_ = std::this_thread::get_id();
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::Commit() {
+  absl::Status fault;
+  {
+    MutexLock lock(mutex_);
+    if (!commit_faults_.empty()) {
+      fault = commit_faults_.front();
+      commit_faults_.pop_front();
+    }
+  }
+  if (!fault.ok()) {
+    Rollback();
+    return fault;
+  }
+  undo_.clear();
+  MutexLock lock(mutex_);
+  ++num_commits_;
+  writing_thread_ = std::thread::id();
+  transaction_ended_.NotifyAll();
+  return absl::OkStatus();
+}
+
+void MemoryJobStore::Rollback() {
+  if (marked_) {
+    UndoAll(mark_undo_);
+    marked_ = false;
+  }
+  UndoAll(undo_);
+  MutexLock lock(mutex_);
+  writing_thread_ = std::thread::id();
+  transaction_ended_.NotifyAll();
+}
+
+absl::Status MemoryJobStore::SetMark() {
+  CHECK(!marked_);
+  marked_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::ReleaseMark() {
+  CHECK(marked_);
+  marked_ = false;
+  undo_.merge(mark_undo_);
+  mark_undo_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::RollbackToMark() {
+  CHECK(marked_);
+  marked_ = false;
+  UndoAll(mark_undo_);
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::Checkpoint() {
+  return absl::OkStatus();
+}
+
+void MemoryJobStore::Touch(const std::string& job_id) {
+  Undo& undo = marked_ ? mark_undo_ : undo_;
+  if (undo.count(job_id) != 0) {
+    return;
+  }
+  const auto found = disk_.jobs.find(job_id);
+  undo[job_id] = found == disk_.jobs.end() ? std::nullopt : std::optional(found->second);
+}
+
+void MemoryJobStore::UndoAll(Undo& undo) {
+  for (auto& [job_id, before] : undo) {
+    if (before.has_value()) {
+      disk_.jobs[job_id] = *std::move(before);
+    } else {
+      disk_.jobs.erase(job_id);
+    }
+  }
+  undo.clear();
+}
+
+MemoryJob* MemoryJobStore::Find(const std::string& job_id, bool visible) {
+  const auto found = disk_.jobs.find(job_id);
+  const bool hidden =
+      found != disk_.jobs.end() && visible && found->second.record.state == JobState::kReceiving;
+  return found == disk_.jobs.end() || hidden ? nullptr : &found->second;
+}
+
+absl::StatusOr<MemoryJob*> MemoryJobStore::FindToChange(const std::string& job_id) {
+  if (Find(job_id, /*visible=*/false) == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  Touch(job_id);
+  return Find(job_id, /*visible=*/false);
+}
+
+absl::Status MemoryJobStore::InsertJob(const JobRecord& job) {
+  const bool taken = std::any_of(disk_.jobs.begin(), disk_.jobs.end(), [&](const auto& entry) {
+    const JobRecord& other = entry.second.record;
+    return other.id == job.id || (!job.request_id.empty() && other.tenant == job.tenant &&
+                                  other.request_id == job.request_id);
+  });
+  if (taken) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("job ", job.id, " or request_id ", job.request_id, " exists"));
+  }
+  Touch(job.id);
+  JobRecord& record = disk_.jobs[job.id].record;
+  record.id = job.id;
+  record.uid = job.uid;
+  record.tenant = job.tenant;
+  record.request_id = job.request_id;
+  record.fingerprint = job.fingerprint;
+  record.model = job.model;
+  record.spec = job.spec;
+  record.priority = job.priority;
+  record.input_format = job.input_format;
+  record.input_file = job.input_file;
+  record.create_time_us = job.create_time_us;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::InsertRows(const std::string& job_id,
+                                        const std::vector<NewRow>& rows) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  if (job->record.state != JobState::kReceiving) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " takes no more rows"));
+  }
+  for (const NewRow& row : rows) {
+    if (row.index != static_cast<int64_t>(job->rows.size())) {
+      return absl::InternalError(absl::StrCat("row ", row.index, " does not follow"));
+    }
+    MemoryRow added = {.input = row, .progress = {}};
+    if (row.error_body.has_value()) {
+      added.state = RowState::kFailed;
+      job->results.push_back(*row.error_body);
+    }
+    job->rows.push_back(std::move(added));
+  }
+  Settle(*job, 0);
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::FinishReceiving(const std::string& job_id, int64_t now_us) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  if (job->record.state != JobState::kReceiving) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " was received before"));
+  }
+  job->record.state = JobState::kQueued;
+  Settle(*job, now_us);
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::DeleteJob(const std::string& job_id) {
+  RETURN_IF_ERROR(FindToChange(job_id).status());
+  disk_.jobs.erase(job_id);
+  return absl::OkStatus();
+}
+
+std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, int64_t limit) {
+  const MemoryJob& job = *Find(job_id, /*visible=*/false);
+  std::vector<ClaimedRow> rows;
+  for (size_t i = 0; i < job.rows.size() && static_cast<int64_t>(rows.size()) < limit; ++i) {
+    const MemoryRow& row = job.rows[i];
+    if (row.state == RowState::kPending) {
+      rows.push_back({.job_id = job_id,
+                      .index = row.input.index,
+                      .offset = row.input.offset,
+                      .length = row.input.length,
+                      .line = row.input.line,
+                      .attempt = row.attempt,
+                      .progress = row.progress});
+    }
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::Claim(const std::string& job_id,
+                                                              int64_t limit, int64_t now_us) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  JobRecord& record = job->record;
+  if (record.state != JobState::kQueued && record.state != JobState::kRunning) {
+    return std::vector<ClaimedRow>();
+  }
+  std::vector<ClaimedRow> rows = PendingRows(job_id, limit);
+  for (ClaimedRow& claimed : rows) {
+    MemoryRow& row = job->rows[static_cast<size_t>(claimed.index)];
+    row.state = RowState::kRunning;
+    claimed.attempt = ++row.attempt;
+  }
+  if (!rows.empty() && record.state == JobState::kQueued) {
+    record.state = JobState::kRunning;
+    record.start_time_us = now_us;
+  }
+  Settle(*job, now_us);
+  return rows;
+}
+
+absl::StatusOr<int64_t> MemoryJobStore::Publish(const std::vector<FinishedRow>& rows,
+                                                int64_t now_us) {
+  int64_t dropped = 0;
+  for (const FinishedRow& finished : rows) {
+    const absl::StatusOr<MemoryJob*> job = FindToChange(finished.job_id);
+    if (!job.ok()) {
+      ++dropped;
+      continue;
+    }
+    MemoryRow& row = (*job)->rows[static_cast<size_t>(finished.index)];
+    if (IsEnded(row.state)) {
+      ++dropped;
+      continue;
+    }
+    row.state = finished.outcome;
+    row.progress.clear();
+    (*job)->results.push_back(finished.body);
+    (*job)->record.prompt_tokens += finished.prompt_tokens;
+    (*job)->record.output_tokens += finished.output_tokens;
+    Settle(**job, now_us);
+  }
+  return dropped;
+}
+
+absl::Status MemoryJobStore::SaveProgress(const std::vector<RowProgress>& rows) {
+  for (const RowProgress& progress : rows) {
+    const absl::StatusOr<MemoryJob*> job = FindToChange(progress.job_id);
+    if (!job.ok()) {
+      continue;
+    }
+    MemoryRow& row = (*job)->rows[static_cast<size_t>(progress.index)];
+    if (row.state == RowState::kRunning) {
+      row.progress = progress.progress;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
+  for (const RowProgress& returned : rows) {
+    const absl::StatusOr<MemoryJob*> job = FindToChange(returned.job_id);
+    if (!job.ok()) {
+      continue;
+    }
+    MemoryRow& row = (*job)->rows[static_cast<size_t>(returned.index)];
+    if (row.state != RowState::kRunning) {
+      continue;
+    }
+    row.state = RowState::kPending;
+    row.attempt -= count_attempt ? 0 : 1;
+    if (!returned.progress.empty()) {
+      row.progress = returned.progress;
+    }
+    Settle(**job, 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::RequestCancel(const std::string& job_id) {
+  if (Find(job_id, /*visible=*/true) == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  JobState& state = job->record.state;
+  if (state == JobState::kSucceeded || state == JobState::kFailed) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " has ended"));
+  }
+  state = IsTerminal(state) ? state : JobState::kCancelling;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::FailJob(const std::string& job_id, const std::string& error,
+                                     int64_t now_us) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  JobRecord& record = job->record;
+  if (record.state == JobState::kQueued || record.state == JobState::kRunning) {
+    record.state = JobState::kCancelling;
+    record.error = error;
+    Settle(*job, now_us);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobStore::Recover() {
+  std::vector<std::string> job_ids;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    job_ids.push_back(job_id);
+  }
+  std::vector<std::string> input_files;
+  for (const std::string& job_id : job_ids) {
+    ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+    if (job->record.state == JobState::kReceiving) {
+      if (!job->record.input_file.empty()) {
+        input_files.push_back(job->record.input_file);
+      }
+      disk_.jobs.erase(job_id);
+      continue;
+    }
+    for (MemoryRow& row : job->rows) {
+      if (row.state == RowState::kRunning) {
+        row.state = RowState::kPending;
+        --row.attempt;
+      }
+    }
+    Settle(*job, 0);
+  }
+  return input_files;
+}
+
+absl::StatusOr<JobRecord> MemoryJobStore::GetJob(const std::string& job_id) {
+  const Access access(*this);
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  return job == nullptr ? absl::StatusOr<JobRecord>(NoSuchJob(job_id)) : job->record;
+}
+
+absl::StatusOr<JobRecord> MemoryJobStore::FindSubmission(const std::string& tenant,
+                                                         const std::string& request_id) {
+  const Access access(*this);
+  for (const auto& [job_id, job] : disk_.jobs) {
+    if (!request_id.empty() && job.record.tenant == tenant && job.record.request_id == request_id) {
+      return job.record;
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("no job has request_id ", request_id));
+}
+
+absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ListJobs(const JobFilter& filter,
+                                                                int64_t limit) {
+  const Access access(*this);
+  std::vector<JobRecord> jobs;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    const JobRecord& record = job.record;
+    const bool older = std::tie(record.create_time_us, record.id) <
+                       std::tie(filter.before_create_time_us, filter.before_id);
+    const bool wanted = !filter.state.has_value() || record.state == *filter.state;
+    if (record.state != JobState::kReceiving && older && wanted) {
+      jobs.push_back(record);
+    }
+  }
+  std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
+    return std::tie(a.create_time_us, a.id) > std::tie(b.create_time_us, b.id);
+  });
+  jobs.resize(std::min(jobs.size(), static_cast<size_t>(limit)));
+  return jobs;
+}
+
+absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ActiveJobs() {
+  const Access access(*this);
+  std::vector<JobRecord> jobs;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    if (job.record.state != JobState::kReceiving && !IsTerminal(job.record.state)) {
+      jobs.push_back(job.record);
+    }
+  }
+  std::sort(jobs.begin(), jobs.end(), [](const JobRecord& a, const JobRecord& b) {
+    return std::make_tuple(-a.priority, a.create_time_us) <
+           std::make_tuple(-b.priority, b.create_time_us);
+  });
+  return jobs;
+}
+
+absl::StatusOr<std::vector<StoredResult>> MemoryJobStore::ReadResults(const std::string& job_id,
+                                                                      int64_t after_seq,
+                                                                      int64_t max_bytes) {
+  const Access access(*this);
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  if (job == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  std::vector<StoredResult> results;
+  int64_t bytes = 0;
+  for (size_t i = static_cast<size_t>(after_seq); i < job->results.size() && bytes < max_bytes;
+       ++i) {
+    results.push_back({.seq = static_cast<int64_t>(i + 1), .body = job->results[i]});
+    bytes += static_cast<int64_t>(job->results[i].size());
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::NextUnfinished(const std::string& job_id,
+                                                                       int64_t limit) {
+  const Access access(*this);
+  if (Find(job_id, /*visible=*/true) == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  return PendingRows(job_id, limit);
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobStore::InputFiles() {
+  const Access access(*this);
+  std::vector<std::string> files;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    if (!job.record.input_file.empty()) {
+      files.push_back(job.record.input_file);
+    }
+  }
+  return files;
+}
+
+}  // namespace nightshift
