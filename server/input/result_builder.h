@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
 #include "engine/sampling/sampling_params.h"
 #include "engine/text/tokenizer.h"
 
@@ -22,8 +23,8 @@ struct ResultHeader {
 };
 
 struct CompletionOutcome {
-  std::string text;                        // valid UTF-8
-  std::vector<TokenLogprob> kept;          // tokens of the completion, trimmed with the text
+  std::string text;                // valid UTF-8
+  std::vector<TokenLogprob> kept;  // tokens of the completion, trimmed with the text
   bool want_logprobs = false;
   FinishReason finish_reason = FinishReason::kNone;
   std::string stop_reason;

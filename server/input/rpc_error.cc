@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/text/utf8.h"
 
 #include "google/rpc/error_details.pb.h"
@@ -113,8 +114,7 @@ absl::Status MakeFieldError(absl::string_view reason,
     absl::StrAppend(&message, " (", count, " violations)");
     metadata["violations"] = absl::StrCat(count);
   }
-  absl::Status status =
-      MakeError(absl::StatusCode::kInvalidArgument, reason, message, metadata);
+  absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, reason, message, metadata);
   Attach(status, bad_request);
   return status;
 }

@@ -64,7 +64,8 @@ struct FieldViolation {
 // Makes INVALID_ARGUMENT with ErrorInfo and BadRequest; the message is the first violation's
 // "field: description". Beyond kMaxFieldViolations only their number is told. `violations` is not
 // empty.
-absl::Status MakeFieldError(absl::string_view reason, const std::vector<FieldViolation>& violations);
+absl::Status MakeFieldError(absl::string_view reason,
+                            const std::vector<FieldViolation>& violations);
 
 // The same error with a RetryInfo: how long a caller should wait before it tries again.
 absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms);
