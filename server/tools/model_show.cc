@@ -1,0 +1,175 @@
+#include "server/tools/model_show.h"
+
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/model/weight_loader.h"
+#include "engine/text/tokenizer_spec.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// Members keep the order in which a person reads them.
+using Json = nlohmann::ordered_json;
+
+constexpr char kSecondRounding[] =
+    "quantised weights are rounded a second time, to bf16, when a job runs in bf16; f32 keeps them";
+
+std::string HashText(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+
+struct WeightTotals {
+  int64_t parameters = 0;
+  bool quantised = false;
+  std::map<std::string, int64_t> bytes_by_type;
+  int64_t f32_bytes = 0;   // in memory
+  int64_t bf16_bytes = 0;
+};
+
+WeightTotals TotalsOf(const PackManifest& manifest) {
+  WeightTotals totals;
+  for (const TensorEntry& tensor : manifest.tensors) {
+    totals.parameters += tensor.outputs * tensor.inputs;
+    totals.quantised = totals.quantised || !IsFloat(tensor.dtype);
+    for (const ShardEntry& shard : tensor.shards) {
+      totals.bytes_by_type[DTypeName(tensor.dtype)] += shard.bytes;
+    }
+    const bool vector = tensor.layout == TensorLayout::kVector;
+    const int64_t vector_bytes = tensor.outputs * FloatBytes(DType::kF32);
+    totals.f32_bytes += vector ? vector_bytes : LoadedBytes(tensor, ComputeType::kF32);
+    totals.bf16_bytes += vector ? vector_bytes : LoadedBytes(tensor, ComputeType::kBF16);
+  }
+  return totals;
+}
+
+Json TokenizerToJson(const TokenizerSpec& spec) {
+  return {{"model", spec.model},
+          {"tokens", spec.tokens.size()},
+          {"merges", spec.merges.size()},
+          {"added_tokens", spec.added_tokens.size()},
+          {"adds_bos", spec.add_bos}};
+}
+
+absl::StatusOr<Json> ModelToJson(const Pack& pack) {
+  const PackManifest& manifest = pack.manifest();
+  const ModelConfig& config = manifest.config;
+  const WeightTotals totals = TotalsOf(manifest);
+  Json json = {{"name", manifest.model_name},
+               {"digest", HashText(manifest.digest)},
+               {"architecture", config.architecture},
+               {"family", config.family},
+               {"parameters", totals.parameters},
+               {"layers", config.num_layers},
+               {"width", config.model_width},
+               {"ffn_width", config.ffn_width},
+               {"heads", config.num_heads},
+               {"kv_heads", config.num_kv_heads},
+               {"head_width", config.head_width},
+               {"vocabulary", config.vocabulary},
+               {"tied_head", config.tied_head},
+               {"context_tokens", config.context_tokens},
+               {"bos_token", config.bos_token},
+               {"eos_tokens", config.eos_tokens},
+               {"weight_bytes_by_type", totals.bytes_by_type},
+               {"extent_bytes", manifest.extent_bytes},
+               {"memory_bytes", {{"f32", totals.f32_bytes}, {"bf16", totals.bf16_bytes}}},
+               {"second_rounding_in_bf16", totals.quantised},
+               {"tokenizer", nullptr},
+               {"chat_template_bytes", nullptr},
+               {"source_format", manifest.source_format},
+               {"sources", Json::array()}};
+  if (manifest.has_tokenizer) {
+    ASSIGN_OR_RETURN(const std::string text, pack.ReadTokenizerJson());
+    ASSIGN_OR_RETURN(const TokenizerSpec spec, TokenizerSpecFromJson(text));
+    json["tokenizer"] = TokenizerToJson(spec);
+  }
+  if (manifest.has_chat_template) {
+    ASSIGN_OR_RETURN(const std::string text, pack.ReadChatTemplate());
+    json["chat_template_bytes"] = text.size();
+  }
+  for (const FileDigest& source : manifest.sources) {
+    json["sources"].push_back(
+        {{"name", source.name}, {"bytes", source.bytes}, {"xxh3", HashText(source.xxh3)}});
+  }
+  return json;
+}
+
+std::string Mebibytes(int64_t bytes) {
+  return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+void AppendLine(std::string& text, const char* label, const std::string& value) {
+  absl::StrAppend(&text, absl::StrFormat("%-16s %s\n", label, value));
+}
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+std::string TokenizerLine(const Json& tokenizer) {
+  return tokenizer.is_null()
+             ? "none: takes token ids only"
+             : absl::StrCat(tokenizer["model"].get<std::string>(), ", ",
+                            tokenizer["tokens"].get<int64_t>(), " tokens, ",
+                            tokenizer["merges"].get<int64_t>(), " merges, ",
+                            tokenizer["added_tokens"].get<int64_t>(), " added tokens");
+}
+
+// Names and texts from the source pass through Dump, so control characters reach no terminal.
+std::string ModelToText(const Json& json) {
+  std::string text;
+  AppendLine(text, "model", Dump(json["name"]));
+  AppendLine(text, "digest", json["digest"].get<std::string>());
+  AppendLine(text, "architecture",
+             absl::StrCat(Dump(json["architecture"]), ", family ", Dump(json["family"])));
+  AppendLine(text, "parameters", absl::StrCat(json["parameters"].get<int64_t>()));
+  AppendLine(text, "shape",
+             absl::StrCat(Dump(json["layers"]), " layers, width ", Dump(json["width"]),
+                          ", ffn width ", Dump(json["ffn_width"]), ", ", Dump(json["heads"]),
+                          " heads of ", Dump(json["head_width"]), ", ", Dump(json["kv_heads"]),
+                          " kv heads"));
+  AppendLine(text, "vocabulary",
+             absl::StrCat(Dump(json["vocabulary"]), json["tied_head"].get<bool>()
+                                                        ? ", head tied to the embedding"
+                                                        : ", own head"));
+  AppendLine(text, "context", absl::StrCat(Dump(json["context_tokens"]), " tokens"));
+  AppendLine(text, "bos, eos",
+             absl::StrCat(Dump(json["bos_token"]), ", ", Dump(json["eos_tokens"])));
+  for (const auto& [type, bytes] : json["weight_bytes_by_type"].items()) {
+    AppendLine(text, "weights", absl::StrCat(type, " ", Mebibytes(bytes.get<int64_t>())));
+  }
+  const Json& memory = json["memory_bytes"];
+  AppendLine(text, "memory",
+             absl::StrCat(Mebibytes(memory["f32"].get<int64_t>()), " in f32, ",
+                          Mebibytes(memory["bf16"].get<int64_t>()), " in bf16"));
+  if (json["second_rounding_in_bf16"].get<bool>()) {
+    AppendLine(text, "rounding", kSecondRounding);
+  }
+  AppendLine(text, "tokenizer", TokenizerLine(json["tokenizer"]));
+  const Json& chat_template = json["chat_template_bytes"];
+  AppendLine(text, "chat template", chat_template.is_null()
+                                        ? "none: takes raw prompts only"
+                                        : absl::StrCat(Dump(chat_template), " bytes"));
+  for (const Json& source : json["sources"]) {
+    AppendLine(text, "source",
+               absl::StrCat(Dump(source["name"]), " ", Dump(source["bytes"]), " bytes, xxh3 ",
+                            source["xxh3"].get<std::string>()));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> DescribeModel(const Pack& pack, ShowFormat format) {
+  ASSIGN_OR_RETURN(const Json json, ModelToJson(pack));
+  return format == ShowFormat::kJson ? absl::StrCat(Dump(json), "\n") : ModelToText(json);
+}
+
+absl::StatusOr<std::string> ShowModel(const std::string& path, ShowFormat format) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(path));
+  return DescribeModel(*pack, format);
+}
+
+}  // namespace nightshift
