@@ -38,6 +38,7 @@ std::vector<Rule> PackageRules() {
       {"server/rpc/", {"server/rpc/", "server/server", "tests/"}},
       {"server/", {"server/", "tests/"}},
       {"nightshift/v1/", {"server/", "client/", "tests/"}},
+      {"proto/", {"server/", "client/", "tests/"}},
       {"client/", {"client/", "tests/"}},
       {"tests/", {"tests/"}},
   };

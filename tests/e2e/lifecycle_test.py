@@ -43,7 +43,8 @@ class ModelsTest(EndToEndTest):
             options = ("--run-key", turn)
             real = self.run_job(daemon, text, "--model", "smollm2", *options)
             self.assertIn("Paris", real[0]["text"])
-            tiny = self.run_job(daemon, tokens, "--model", "llama_tied", *options)
+            tiny = self.run_job(daemon, tokens, "--model", "llama_tied", "--token-ids",
+                                *options)
             self.assertEqual(len(tiny[0]["token_ids"]), 4)
         listed = run_client("models", address=daemon.address)
         self.assertIn("smollm2", listed.stdout)
