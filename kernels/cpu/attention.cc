@@ -173,25 +173,25 @@ HWY_INLINE void MultiplyTile(const float* a, int64_t a_stride, const float* b, i
   const F32Tag d;
   const int64_t lanes = LaneCount();
   F32Vec sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       sums[r][v] = hn::Zero(d);
     }
   }
   for (int64_t i = 0; i < count; ++i, b += b_stride) {
     F32Vec row[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       row[v] = hn::Load(d, b + v * lanes);
     }
-    for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
       const auto factor = hn::Set(d, a[r * a_stride + i]);
-      for (int v = 0; v < kVectors; ++v) {
+      HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = hn::MulAdd(factor, row[v], sums[r][v]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       hn::Store(sums[r][v], d, out + r * out_stride + v * lanes);
     }
   }

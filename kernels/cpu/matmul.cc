@@ -12,8 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace nightshift::cpu::HWY_NAMESPACE {
 
-// Inputs of one pass over the rows: 1024 x 64 weights are 128 KiB of 16-bit types and 256 KiB of
-// f32, which stay in a 512 KiB second-level cache while all rows pass. Even.
+// Inputs of one pass over the rows, even. 1024 x 64 weights are 128 KiB of 16-bit types and 256 KiB
+// of f32, which stay in a 512 KiB second-level cache while all rows pass.
 constexpr int64_t kBlockInputs = 1024;
 
 // The weights of one k pair for a vector of outputs: `even` belongs to k, `odd` to k + 1.
@@ -35,8 +35,9 @@ HWY_INLINE WeightPair LoadPair(const std::byte* source) {
   if constexpr (type == DType::kBF16) {
     const U32Tag du;
     const auto bits = hn::Load(du, reinterpret_cast<const uint32_t*>(source));
+    // Two shifts instead of a mask: with 16 registers a constant costs a sum its register.
     return {hn::BitCast(d, hn::ShiftLeft<16>(bits)),
-            hn::BitCast(d, hn::And(bits, hn::Set(du, 0xffff0000U)))};
+            hn::BitCast(d, hn::ShiftLeft<16>(hn::ShiftRight<16>(bits)))};
   }
 #if HWY_TARGET == HWY_SCALAR
   uint16_t pair[2];
@@ -71,8 +72,8 @@ HWY_INLINE void MultiplyTile(const float* x, int64_t x_stride, const std::byte* 
   const F32Tag d;
   const int64_t lanes = LaneCount();
   F32Vec sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       sums[r][v] = hn::Load(d, acc + r * kPanelOutputs + v * lanes);
     }
   }
@@ -80,28 +81,33 @@ HWY_INLINE void MultiplyTile(const float* x, int64_t x_stride, const std::byte* 
   const int64_t last_whole = last & ~int64_t{1};
   for (int64_t k = first; k < last_whole; k += 2, pair += kPairBytes) {
     WeightPair w[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       w[v] = LoadPair<type>(pair + v * lanes * 2 * kElementBytes);
     }
-    for (int r = 0; r < kRows; ++r) {
-      const auto x_even = hn::Set(d, x[r * x_stride + k]);
-      const auto x_odd = hn::Set(d, x[r * x_stride + k + 1]);
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = hn::MulAdd(x_even, w[v].even, sums[r][v]);
-        sums[r][v] = hn::MulAdd(x_odd, w[v].odd, sums[r][v]);
+    // Even inputs of all rows, then odd ones: half of the weights are live at a time.
+    HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+      const auto factor = hn::Set(d, x[r * x_stride + k]);
+      HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::MulAdd(factor, w[v].even, sums[r][v]);
+      }
+    }
+    HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+      const auto factor = hn::Set(d, x[r * x_stride + k + 1]);
+      HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::MulAdd(factor, w[v].odd, sums[r][v]);
       }
     }
   }
   if (last_whole < last) {  // K is odd: its last pair has one real input
-    for (int v = 0; v < kVectors; ++v) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       const WeightPair w = LoadPair<type>(pair + v * lanes * 2 * kElementBytes);
-      for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
         sums[r][v] = hn::MulAdd(hn::Set(d, x[r * x_stride + last_whole]), w.even, sums[r][v]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
       hn::Store(sums[r][v], d, acc + r * kPanelOutputs + v * lanes);
     }
   }
@@ -119,29 +125,35 @@ void MultiplyRows(const PanelArgs& args, int64_t row, int64_t first, int64_t las
   }
 }
 
-// With 32 registers 6 x 4 accumulators fit beside the weights, with 16 registers 6 x 2. Fewer rows
-// take more vectors, so that enough independent sums hide the latency of the multiply-add.
+// Rows and vectors of the widest tile: its sums, one pair of weights a vector and one input fit into
+// 32 registers as 6 x 4, into 16 registers as 5 x 2 (4 x 2 for F16, whose widening needs more). A
+// single row takes more vectors, so that enough independent sums hide the multiply-add's latency.
 #if HWY_TARGET <= HWY_AVX3
-constexpr int kWide = 4;
-constexpr int kMiddle = 4;
-constexpr int kNarrow = 4;
+template <DType type>
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 4;
+constexpr int kRowVectors = 4;
 #else
-constexpr int kWide = 8;
-constexpr int kMiddle = 4;
-constexpr int kNarrow = 2;
+template <DType type>
+constexpr int kTileRows = type == DType::kF16 ? 4 : 5;
+constexpr int kTileVectors = 2;
+constexpr int kRowVectors = 8;
 #endif
 
 template <DType type>
 void MultiplyBlock(const PanelArgs& args, int64_t first, int64_t last) {
   int64_t row = 0;
-  for (; args.x.rows - row >= 6; row += 6) {
-    MultiplyRows<type, 6, kNarrow>(args, row, first, last);
+  for (; args.x.rows - row >= kTileRows<type>; row += kTileRows<type>) {
+    MultiplyRows<type, kTileRows<type>, kTileVectors>(args, row, first, last);
   }
   for (; args.x.rows - row >= 3; row += 3) {
-    MultiplyRows<type, 3, kMiddle>(args, row, first, last);
+    MultiplyRows<type, 3, kTileVectors>(args, row, first, last);
+  }
+  for (; args.x.rows - row >= 2; row += 2) {
+    MultiplyRows<type, 2, kTileVectors>(args, row, first, last);
   }
   for (; row < args.x.rows; ++row) {
-    MultiplyRows<type, 1, kWide>(args, row, first, last);
+    MultiplyRows<type, 1, kRowVectors>(args, row, first, last);
   }
 }
 
