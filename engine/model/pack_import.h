@@ -14,10 +14,10 @@ namespace nightshift {
 
 struct PackImportOptions {
   std::string output;
-  std::string model_name;  // empty: the checkpoint's
-  std::optional<std::string> tokenizer_json = std::nullopt;  // as TokenizerSpecToJson writes it
-  std::optional<std::string> chat_template = std::nullopt;
-  ImportProgress progress;  // may be empty
+  std::string model_name = {};  // empty: the checkpoint's
+  std::optional<std::string> tokenizer_json = {};  // as TokenizerSpecToJson writes it
+  std::optional<std::string> chat_template = {};
+  ImportProgress progress = {};  // may be empty
 };
 
 struct ImportedPack {

@@ -13,12 +13,12 @@ namespace nightshift {
 struct ImportOptions {
   std::string source;  // a Hugging Face folder or a GGUF file
   std::string output;  // the pack's folder; must not exist
-  std::string name;    // what the pack calls the model; empty: the source's file name
+  std::string name = {};  // what the pack calls the model; empty: the source's file name
   // Leave out what this version cannot run: without a tokenizer the pack takes token ids only,
   // without a template it takes no chats.
   bool without_tokenizer = false;
   bool without_template = false;
-  ImportProgress progress;  // bytes of weights written; may be empty
+  ImportProgress progress = {};  // bytes of weights written; may be empty
 };
 
 struct ImportSummary {
