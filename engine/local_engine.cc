@@ -234,7 +234,7 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     result.evicted.push_back(TakeState(*held_.back()));
     held_.pop_back();
   }
-  RETURN_IF_ERROR(GrowPages(schedule));
+  GrowPages(schedule);
   std::vector<TokenLogprob> tokens = executor_->Run(schedule, held_);
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
@@ -271,11 +271,11 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
                                   .free_pages = cache_->free_pages()});
 }
 
-absl::Status LocalEngine::GrowPages(const SweepSchedule& schedule) {
+void LocalEngine::GrowPages(const SweepSchedule& schedule) {
   for (const Span& span : schedule.spans) {
-    RETURN_IF_ERROR(held_[span.request]->pages.Grow(span.first_position + span.num_tokens));
+    // The schedule counted the pages.
+    CHECK(held_[span.request]->pages.Grow(span.first_position + span.num_tokens).ok());
   }
-  return absl::OkStatus();
 }
 
 SweepRecord LocalEngine::AppendToken(Sequence& sequence, TokenLogprob token) {
@@ -333,19 +333,15 @@ absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<
   request.prompt = tokens;
   RETURN_IF_ERROR(AdmitOne(std::move(request)));
   std::vector<float> logits;
-  absl::Status status;
   Sequence& sequence = *held_.front();
-  while (status.ok() && sequence.computed_tokens < sequence.known_tokens()) {
+  while (sequence.computed_tokens < sequence.known_tokens()) {
     const SweepSchedule schedule = ScheduleHeld();
-    status = GrowPages(schedule);
-    if (status.ok()) {
-      const std::vector<float> rows = executor_->ForwardLogits(schedule, held_);
-      logits.insert(logits.end(), rows.begin(), rows.end());
-      sequence.computed_tokens += schedule.num_rows;
-    }
+    GrowPages(schedule);
+    const std::vector<float> rows = executor_->ForwardLogits(schedule, held_);
+    logits.insert(logits.end(), rows.begin(), rows.end());
+    sequence.computed_tokens += schedule.num_rows;
   }
   held_.clear();
-  RETURN_IF_ERROR(status);
   return logits;
 }
 

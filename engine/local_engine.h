@@ -51,7 +51,7 @@ class LocalEngine : public Engine {
   int64_t OutputTokensLimit(int64_t prompt_tokens, const SamplingParams& sampling) const;
 
   SweepSchedule ScheduleHeld() const;
-  absl::Status GrowPages(const SweepSchedule& schedule);
+  void GrowPages(const SweepSchedule& schedule);
   static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
   static EngineRequest TakeState(Sequence& sequence);
 
