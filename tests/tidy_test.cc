@@ -56,7 +56,7 @@ std::vector<Rule> LibraryRules() {
       {"utf8proc", {"engine/text/"}},
       {"xxhash", {"kernels/base/"}},
       {"isa-l", {"kernels/base/"}},
-      {"openssl/", {"engine/model/", "server/rpc/", "server/security/", "client/", "tests/"}},
+      {"openssl/", {"server/security/", "client/", "tests/"}},
       {"sqlite3", {"server/store/", "tests/server/store/"}},
       {"CLI/", {"server/options", "server/tools/", "client/"}},
       {"systemd/", {"server/main"}},
