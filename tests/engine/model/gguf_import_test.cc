@@ -1,0 +1,233 @@
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/model/pack_import.h"
+#include "engine/model/weight_loader.h"
+#include "kernels/convert.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_gguf.h"
+
+namespace nightshift {
+namespace {
+
+class GgufImportTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<Pack>> Import(const TinyGguf& source) {
+    const std::string path = folder_.path() + "/tiny.gguf";
+    WriteFileBytes(path, source.writer.bytes());
+    auto checkpoint = OpenCheckpoint(path);
+    if (!checkpoint.ok()) {
+      return checkpoint.status();
+    }
+    const auto imported = ImportPack(*checkpoint, {.output = folder_.path() + "/pack"});
+    if (!imported.ok()) {
+      return imported.status();
+    }
+    return Pack::Open(folder_.path() + "/pack");
+  }
+  void ImportTiny() {
+    source_.AddTensors();
+    ASSERT_OK_AND_ASSIGN(pack_, Import(source_));
+  }
+  std::vector<std::byte> Load(const std::string& name, ComputeType compute_type) {
+    const TensorEntry& tensor = *pack_->Find(name);
+    std::vector<std::byte> all;
+    for (size_t i = 0; i < tensor.shards.size(); ++i) {
+      std::vector<std::byte> shard(
+          static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
+      EXPECT_OK(LoadShard(*pack_, tensor, i, compute_type, shard));
+      all.insert(all.end(), shard.begin(), shard.end());
+    }
+    return all;
+  }
+  // Element (n, k) of a loaded f32 tensor, by pack_format.md; its inputs are a multiple of 32.
+  static float Element(const std::vector<std::byte>& loaded, int64_t n, int64_t k, int64_t inputs) {
+    float value = 0.0F;
+    const int64_t index = n / 64 * 64 * inputs + k / 2 * 128 + n % 64 * 2 + k % 2;
+    std::memcpy(&value, loaded.data() + 4 * index, sizeof(value));
+    return value;
+  }
+  // Expects the tensor `name` to hold the values of `source_name`, its row n being row_of(n) there.
+  template <typename RowOf>
+  void ExpectValues(const std::string& name, const std::string& source_name, RowOf row_of) {
+    const TensorEntry& tensor = *pack_->Find(name);
+    const std::vector<double>& values = source_.tensors.at(source_name).values;
+    const std::vector<std::byte> loaded = Load(name, ComputeType::kF32);
+    for (int64_t n = 0; n < tensor.outputs; ++n) {
+      for (int64_t k = 0; k < tensor.inputs; ++k) {
+        const double expected = values[static_cast<size_t>(row_of(n) * tensor.inputs + k)];
+        ASSERT_EQ(Element(loaded, n, k, tensor.inputs), static_cast<float>(expected))
+            << name << " " << n << " " << k;
+      }
+    }
+  }
+
+  TemporaryFolder folder_;
+  TinyGguf source_;
+  std::unique_ptr<Pack> pack_;
+};
+
+int64_t SameRow(int64_t n) { return n; }
+
+TEST_F(GgufImportTest, KeepsTheValuesOfQuantisedTypes) {
+  ImportTiny();
+  EXPECT_EQ(pack_->Find("embed")->dtype, DType::kI8G32);
+  EXPECT_EQ(pack_->Find("layers.0.gate.weight")->dtype, DType::kI4G32);
+  EXPECT_EQ(pack_->Find("layers.0.up.weight")->dtype, DType::kU4G32);
+  ExpectValues("embed", "token_embd.weight", SameRow);
+  ExpectValues("layers.0.v.weight", "blk.0.attn_v.weight", SameRow);
+  ExpectValues("layers.0.gate.weight", "blk.0.ffn_gate.weight", SameRow);
+  ExpectValues("layers.0.up.weight", "blk.0.ffn_up.weight", SameRow);
+  ExpectValues("layers.0.down.weight", "blk.0.ffn_down.weight", SameRow);
+}
+
+// GGUF's row 2i + j of a head is the model's row i + j * half (j = 0, 1).
+TEST_F(GgufImportTest, PutsRowsOfQueriesAndKeysBackInOrder) {
+  ImportTiny();
+  const auto paired_row = [](int64_t n) {
+    const int64_t in_head = n % kTinyGgufHeadWidth;
+    const int64_t half = kTinyGgufHeadWidth / 2;
+    return n - in_head + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+  };
+  ExpectValues("layers.0.q.weight", "blk.0.attn_q.weight", paired_row);
+  ExpectValues("layers.0.k.weight", "blk.0.attn_k.weight", paired_row);
+}
+
+TEST_F(GgufImportTest, RoundsExpandedValuesToBf16) {
+  ImportTiny();
+  const std::vector<std::byte> exact = Load("layers.0.up.weight", ComputeType::kF32);
+  const std::vector<std::byte> rounded = Load("layers.0.up.weight", ComputeType::kBF16);
+  ASSERT_EQ(rounded.size() * 2, exact.size());
+  for (size_t i = 0; i < rounded.size() / 2; ++i) {
+    float value = 0.0F;
+    uint16_t bits = 0;
+    std::memcpy(&value, exact.data() + 4 * i, sizeof(value));
+    std::memcpy(&bits, rounded.data() + 2 * i, sizeof(bits));
+    ASSERT_EQ(bits, F32ToBF16(value));
+  }
+}
+
+TEST_F(GgufImportTest, Version2ReadsAsVersion3) {
+  source_.writer.version = 2;
+  ImportTiny();
+  ExpectValues("embed", "token_embd.weight", SameRow);
+}
+
+TEST_F(GgufImportTest, ReadsTheConfiguration) {
+  source_.writer.Number("llama.rope.freq_base", 100000.0F);
+  source_.writer.Integer("tokenizer.ggml.bos_token_id", 1);
+  source_.writer.Integer("tokenizer.ggml.eos_token_id", 2);
+  source_.writer.Integer("tokenizer.ggml.eot_token_id", 7);
+  ImportTiny();
+  const ModelConfig& config = pack_->manifest().config;
+  EXPECT_EQ(config.family, "llama");
+  EXPECT_EQ(config.vocabulary, kTinyGgufVocabulary);
+  EXPECT_EQ(config.num_kv_heads, kTinyGgufHeads);
+  EXPECT_EQ(config.head_width, kTinyGgufHeadWidth);
+  EXPECT_EQ(config.rope.theta, 100000.0);
+  EXPECT_EQ(config.bos_token, 1);
+  EXPECT_EQ(config.eos_tokens, (std::vector<int32_t>{2, 7}));
+  EXPECT_TRUE(config.tied_head);
+}
+
+TEST_F(GgufImportTest, LinearScalingIsKept) {
+  source_.writer.Text("llama.rope.scaling.type", "linear");
+  source_.writer.Number("llama.rope.scaling.factor", 4.0F);
+  ImportTiny();
+  EXPECT_EQ(pack_->manifest().config.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(pack_->manifest().config.rope.factor, 4.0);
+}
+
+TEST_F(GgufImportTest, TableOfDivisorsIsKept) {
+  source_.Add("rope_freqs.weight", 1, kTinyGgufHeadWidth / 2, kGgufF32);
+  for (double& value : source_.tensors["rope_freqs.weight"].values) {
+    value = std::abs(value);
+  }
+  std::string bytes;
+  for (const double value : source_.tensors["rope_freqs.weight"].values) {
+    AppendNumber(bytes, static_cast<float>(value));
+  }
+  TinyGguf fresh;
+  fresh.writer.Tensor("rope_freqs.weight", {kTinyGgufHeadWidth / 2}, kGgufF32, bytes);
+  fresh.AddTensors();
+  ASSERT_OK_AND_ASSIGN(pack_, Import(fresh));
+  const RopeConfig& rope = pack_->manifest().config.rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kDivisors);
+  ASSERT_EQ(rope.divisors.size(), static_cast<size_t>(kTinyGgufHeadWidth / 2));
+  for (size_t i = 0; i < rope.divisors.size(); ++i) {
+    EXPECT_EQ(static_cast<double>(rope.divisors[i]),
+              source_.tensors["rope_freqs.weight"].values[i]);
+  }
+}
+
+TEST_F(GgufImportTest, StoredHeadIsNotTied) {
+  source_.Add("output.weight", kTinyGgufVocabulary, kTinyGgufWidth, kGgufF16);
+  ImportTiny();
+  EXPECT_FALSE(pack_->manifest().config.tied_head);
+  EXPECT_EQ(pack_->Find("head")->dtype, DType::kF16);
+}
+
+struct RefusedCase {
+  const char* name;
+  void (*change)(TinyGguf&);
+  const char* message;
+};
+
+class GgufRefusalTest : public GgufImportTest,
+                        public ::testing::WithParamInterface<RefusedCase> {};
+
+TEST_P(GgufRefusalTest, IsRefusedByName) {
+  GetParam().change(source_);
+  source_.AddTensors();
+  EXPECT_THAT(Import(source_),
+              StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GgufRefusalTest,
+    ::testing::Values(
+        RefusedCase{"YarnScaling",
+                    [](TinyGguf& gguf) { gguf.writer.Text("llama.rope.scaling.type", "yarn"); },
+                    "none and linear are supported"},
+        RefusedCase{"Experts",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
+                    "mixtures of experts are not supported"},
+        RefusedCase{"PartialRotation",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.rope.dimension_count", 16); },
+                    "not the head width"},
+        RefusedCase{"DifferentValueWidth",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.attention.value_length", 16); },
+                    "value_length"},
+        RefusedCase{"LayersOfDifferentShape",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Integers("llama.attention.head_count_kv", {2, 1});
+                    },
+                    "is an array"},
+        RefusedCase{"EndIdBeyondTheVocabulary",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("tokenizer.ggml.eos_token_id", 70); },
+                    "eos_token_id is not an integer from 0 to 69"},
+        RefusedCase{"NegativeDivisors",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Tensor("rope_freqs.weight", {16}, kGgufF32,
+                                         std::string(64, '\xc0'));
+                    },
+                    "not positive"},
+        RefusedCase{"DivisorsOfAnotherLength",
+                    [](TinyGguf& gguf) { gguf.Add("rope_freqs.weight", 1, 8, kGgufF32); },
+                    "rope_freqs.weight is not a vector of 16"},
+        RefusedCase{"TensorWithoutUse",
+                    [](TinyGguf& gguf) { gguf.Add("blk.0.attn_q_norm.weight", 1, 32, kGgufF32); },
+                    "blk.0.attn_q_norm.weight has no use"},
+        RefusedCase{"UnknownSuperBlockType",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Tensor("blk.9.x", {256}, 14, std::string(210, 'x'));
+                    },
+                    "blk.9.x has the type Q6_K; supported: F32"}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace nightshift
