@@ -1,0 +1,215 @@
+#include "client/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <google/protobuf/wrappers.pb.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "client/await.h"
+#include "client/channel.h"
+#include "client/rpc_error.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int32_t kJobsPerPage = 200;
+constexpr absl::Duration kPeekTimeout = absl::Seconds(2);
+constexpr absl::Duration kMaxWait = absl::Seconds(60);
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration* target) {
+  target->set_seconds(absl::ToInt64Seconds(duration));
+  target->set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(duration - absl::Seconds(target->seconds()))));
+}
+
+}  // namespace
+
+Client::Client(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
+    : options_(std::move(options)),
+      channel_(std::move(channel)),
+      jobs_(v1::JobService::NewStub(channel_)),
+      server_(v1::ServerService::NewStub(channel_)) {}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(ClientOptions options) {
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address);
+  RETURN_IF_ERROR(
+      WaitUntilConnected(*channel, options.address, options.connect_timeout, options.keep_waiting));
+  return std::unique_ptr<Client>(new Client(std::move(options), std::move(channel)));
+}
+
+template <typename Response, typename Prepare>
+absl::StatusOr<Response> Client::CallOnce(absl::string_view attempted, absl::Duration timeout,
+                                          const Prepare& prepare) {
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  auto reader = prepare(&context, &queue);
+  reader->StartCall();
+  Response response;
+  grpc::Status status;
+  reader->Finish(&response, &status, nullptr);
+  // gRPC enforces the deadline.
+  if (Await(queue, context, absl::InfiniteFuture(), options_.keep_waiting) == Awaited::kStopped) {
+    return absl::CancelledError(absl::StrCat(attempted, ": interrupted"));
+  }
+  if (!status.ok()) {
+    return FromRpcStatus(attempted, status);
+  }
+  return response;
+}
+
+template <typename Response, typename Prepare>
+absl::StatusOr<Response> Client::Call(absl::string_view attempted, absl::Duration timeout,
+                                      const Prepare& prepare) {
+  Retries retries(options_.retry, options_.keep_waiting);
+  while (true) {
+    absl::StatusOr<Response> response = CallOnce<Response>(attempted, timeout, prepare);
+    if (response.ok()) {
+      return response;
+    }
+    RETURN_IF_ERROR(retries.Next(response.status()));
+  }
+}
+
+absl::StatusOr<v1::Job> Client::Submit(const Submission& submission, const InputFile& input) {
+  Retries retries(options_.retry, options_.keep_waiting);
+  while (true) {
+    absl::StatusOr<v1::Job> job = UploadInput(*jobs_, submission, input, options_.keep_waiting);
+    if (job.ok()) {
+      return job;
+    }
+    RETURN_IF_ERROR(retries.Next(job.status()));
+  }
+}
+
+absl::StatusOr<v1::Job> Client::GetJob(const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  return Call<v1::Job>(absl::StrCat("read ", name), options_.call_timeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncGetJob(context, request, queue);
+                       });
+}
+
+absl::StatusOr<v1::Job> Client::PeekJob(const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  return CallOnce<v1::Job>(absl::StrCat("read ", name), kPeekTimeout,
+                           [&](auto* context, auto* queue) {
+                             return jobs_->PrepareAsyncGetJob(context, request, queue);
+                           });
+}
+
+absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(v1::JobState state, int64_t limit) {
+  std::vector<v1::Job> jobs;
+  v1::ListJobsRequest request;
+  request.set_state(state);
+  do {
+    const int64_t missing = limit - static_cast<int64_t>(jobs.size());
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kJobsPerPage)));
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                     Call<v1::ListJobsResponse>(
+                         "list jobs", options_.call_timeout, [&](auto* context, auto* queue) {
+                           return jobs_->PrepareAsyncListJobs(context, request, queue);
+                         }));
+    for (v1::Job& job : *page.mutable_jobs()) {
+      jobs.push_back(std::move(job));
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && static_cast<int64_t>(jobs.size()) < limit);
+  return jobs;
+}
+
+absl::StatusOr<v1::Job> Client::WaitJob(const std::string& name, absl::Duration timeout) {
+  v1::WaitJobRequest request;
+  request.set_name(name);
+  request.set_until(v1::WaitJobRequest::UNTIL_TERMINAL);
+  timeout = std::clamp(timeout, absl::Milliseconds(1), kMaxWait);
+  SetDuration(timeout, request.mutable_timeout());
+  return Call<v1::Job>(absl::StrCat("wait for ", name), timeout + options_.call_timeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncWaitJob(context, request, queue);
+                       });
+}
+
+absl::StatusOr<v1::Job> Client::CancelJob(const std::string& name) {
+  v1::CancelJobRequest request;
+  request.set_name(name);
+  return Call<v1::Job>(absl::StrCat("cancel ", name), options_.call_timeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncCancelJob(context, request, queue);
+                       });
+}
+
+absl::StatusOr<ResultStreamEnd> Client::StreamResults(const ResultStreamOptions& options,
+                                                      const ResultListener& listener) {
+  Retries retries(options_.retry, options_.keep_waiting);
+  ResultStreamEnd end;
+  end.last_seq = options.after_seq;
+  while (true) {
+    const StreamAttempt attempt = StreamResultsOnce(*jobs_, options, options_.silence_limit,
+                                                    options_.keep_waiting, listener, end);
+    if (attempt.status.ok()) {
+      return end;
+    }
+    if (attempt.is_final) {
+      return attempt.status;
+    }
+    if (attempt.progressed) {
+      retries.Progressed();
+    }
+    RETURN_IF_ERROR(retries.Next(attempt.status));
+  }
+}
+
+absl::StatusOr<v1::ServerInfo> Client::GetServerInfo() {
+  const v1::GetServerInfoRequest request;
+  return Call<v1::ServerInfo>("read server info", options_.call_timeout,
+                              [&](auto* context, auto* queue) {
+                                return server_->PrepareAsyncGetServerInfo(context, request, queue);
+                              });
+}
+
+absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
+  std::vector<v1::Model> models;
+  v1::ListModelsRequest request;
+  do {
+    ASSIGN_OR_RETURN(v1::ListModelsResponse page,
+                     Call<v1::ListModelsResponse>(
+                         "list models", options_.call_timeout, [&](auto* context, auto* queue) {
+                           return server_->PrepareAsyncListModels(context, request, queue);
+                         }));
+    for (v1::Model& model : *page.mutable_models()) {
+      models.push_back(std::move(model));
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return models;
+}
+
+absl::StatusOr<bool> Client::CheckHealth(const std::string& service) {
+  // grpc.health.v1 without its generated code, which Debian does not ship: HealthCheckRequest is
+  // {string service = 1} and HealthCheckResponse {enum status = 1} with SERVING = 1, on the wire
+  // the same as these wrappers.
+  using HealthStub =
+      grpc::TemplatedGenericStub<google::protobuf::StringValue, google::protobuf::Int32Value>;
+  constexpr int32_t kServing = 1;
+  HealthStub stub(channel_);
+  google::protobuf::StringValue request;
+  request.set_value(service);
+  ASSIGN_OR_RETURN(const auto response,
+                   Call<google::protobuf::Int32Value>(
+                       absl::StrCat("check health of ", service.empty() ? "the server" : service),
+                       options_.call_timeout, [&](auto* context, auto* queue) {
+                         return stub.PrepareUnaryCall(context, "/grpc.health.v1.Health/Check",
+                                                      request, queue);
+                       }));
+  return response.value() == kServing;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,377 @@
+#include "client/command_line.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+#include "client/exit_code.h"
+#include "client/job_text.h"
+#include "client/option_checks.h"
+#include "proto/nightshift/default_address.h"
+
+namespace nightshift {
+namespace {
+
+constexpr char kFooter[] = R"(
+Exit codes: 0 all requests succeeded, 1 other, 2 usage, 3 finished with failed requests,
+  4 job failed, 5 job cancelled or expired, 6 not found, 7 not allowed, 8 daemon unavailable or
+  not in time, 9 input invalid, 10 quota or disk full, 130 interrupted.
+Environment: NIGHTSHIFT_ADDRESS (as --address), NO_COLOR, TMPDIR (copy of piped input).)";
+
+constexpr int64_t kDefaultListed = 50;
+constexpr double kMaxListed = 100'000;
+
+// Values as they are parsed, before they become a CommandLine.
+struct Values {
+  CommandLine line;
+  std::string timeout;
+  std::string state;
+  std::optional<int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int32_t> top_k;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  bool logprobs = false;
+  std::optional<int32_t> top_logprobs;
+  std::string priority;
+  std::string on_invalid_line;
+  std::string compute_type;
+  std::vector<std::string> labels;
+};
+
+const NamesOf& PriorityNames() {
+  static const NamesOf names = {
+      {"low", v1::PRIORITY_LOW}, {"normal", v1::PRIORITY_NORMAL}, {"high", v1::PRIORITY_HIGH}};
+  return names;
+}
+const NamesOf& OnInvalidLineNames() {
+  static const NamesOf names = {{"record", v1::ON_INVALID_LINE_RECORD_ERROR},
+                                {"reject", v1::ON_INVALID_LINE_REJECT_JOB}};
+  return names;
+}
+const NamesOf& ComputeTypeNames() {
+  static const NamesOf names = {{"f32", v1::COMPUTE_TYPE_CHOICE_F32},
+                                {"bf16", v1::COMPUTE_TYPE_CHOICE_BF16}};
+  return names;
+}
+
+void AddTimeout(CLI::App& command, Values& values, const std::string& help) {
+  command.add_option("--timeout", values.timeout, help)->type_name("DURATION")->check(IsDuration());
+}
+
+void AddJob(CLI::App& command, Values& values) {
+  command.add_option("job", values.line.job, "The job's name, as submit printed it")
+      ->required()
+      ->type_name("JOB");
+}
+
+void AddInput(CLI::App& command, Values& values) {
+  command.add_option("input", values.line.input, "JSONL file, one request a line; - for stdin")
+      ->required()
+      ->type_name("INPUT");
+}
+
+// Defaults for the rows of the job; a row's own fields win.
+void AddSampling(CLI::App& command, Values& values) {
+  const char* group = "Defaults for rows that do not say";
+  command.add_option("--max-tokens", values.max_tokens, "Most tokens to generate (256)")
+      ->type_name("N")
+      ->check(IsBetween(1, 1 << 20))
+      ->group(group);
+  command.add_option("--temperature", values.temperature, "0 to 2; 0 takes the best token (0)")
+      ->type_name("X")
+      ->check(IsBetween(0, 2))
+      ->group(group);
+  command.add_option("--top-p", values.top_p, "Above 0, at most 1 (1)")
+      ->type_name("X")
+      ->check(IsShare())
+      ->group(group);
+  command.add_option("--top-k", values.top_k, "Draw among the N best tokens; 0 is off (0)")
+      ->type_name("N")
+      ->check(IsBetween(0, INT32_MAX))
+      ->group(group);
+  command.add_option("--seed", values.seed, "For draws (random, kept with the job)")
+      ->type_name("N")
+      ->group(group);
+  command.add_option("--stop", values.stop, "Ends a text; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("TEXT")
+      ->group(group);
+  command.add_flag("--logprobs", values.logprobs, "Log-probability of each token")->group(group);
+  command.add_option("--top-logprobs", values.top_logprobs, "And of the N best tokens beside it")
+      ->type_name("N")
+      ->check(IsBetween(0, 20))
+      ->group(group);
+}
+
+void AddJobOptions(CLI::App& command, Values& values) {
+  const char* group = "Job";
+  command
+      .add_option(
+          "--model", values.line.model,
+          "Model of the daemon (not needed when it has one); run also takes the path of a pack")
+      ->type_name("NAME|PACK")
+      ->group(group);
+  command
+      .add_option("--on-invalid-line", values.on_invalid_line,
+                  "record: a bad row gets an error result (default); reject: refuse the file")
+      ->type_name("record|reject")
+      ->check(IsOneOf(OnInvalidLineNames()))
+      ->group(group);
+  command.add_option("--priority", values.priority, "Order among jobs (normal)")
+      ->type_name("low|normal|high")
+      ->check(IsOneOf(PriorityNames()))
+      ->group(group);
+  command.add_option("--compute-type", values.compute_type, "Of the computation (the daemon's)")
+      ->type_name("f32|bf16")
+      ->check(IsOneOf(ComputeTypeNames()))
+      ->group(group);
+  command.add_option("--label", values.labels, "KEY=VALUE kept with the job; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE")
+      ->check(IsLabel())
+      ->group(group);
+  command
+      .add_option("--job-id", values.line.job_id, "Name for the job, [a-z0-9-]{1,63} (generated)")
+      ->type_name("ID")
+      ->group(group);
+  command
+      .add_option(
+          "--run-key", values.line.run_key,
+          "The same input and options attach to the job they made before; another key makes "
+          "another job")
+      ->group(group);
+}
+
+void DeclareRun(CLI::App& app, Values& values) {
+  CLI::App& run = *app.add_subcommand("run", "Submit a file, follow it, write the results");
+  AddInput(run, values);
+  run.add_option("-o,--output", values.line.output,
+                 "Result file, complete when it appears (OUTPUT.part grows meanwhile; the same "
+                 "command again resumes); - for stdout")
+      ->required()
+      ->type_name("OUTPUT");
+  AddJobOptions(run, values);
+  AddSampling(run, values);
+  AddTimeout(run, values, "Detach after this long, exit code 8; the job goes on");
+  run.add_flag("--private", values.line.private_daemon,
+               "Start a daemon for this run even if one is listening; needs --model PACK");
+  run.add_flag("--cancel-on-interrupt", values.line.cancel_on_interrupt,
+               "Ctrl-C cancels the job instead of detaching from it");
+  run.add_flag("--token-ids", values.line.token_ids, "Token ids in plain result lines");
+}
+
+void DeclareJobCommands(CLI::App& app, Values& values) {
+  CLI::App& submit = *app.add_subcommand("submit", "Submit a file, print the job's name");
+  AddInput(submit, values);
+  AddJobOptions(submit, values);
+  AddSampling(submit, values);
+  submit.add_flag("--wait", values.line.wait, "Wait until the job has ended");
+  submit.add_flag("--validate-only", values.line.validate_only, "Check the file, make no job");
+  AddTimeout(submit, values, "With --wait: wait at most this long");
+
+  AddJob(*app.add_subcommand("status", "Show a job"), values);
+
+  CLI::App& list = *app.add_subcommand("list", "List jobs, newest first");
+  list.add_option("--state", values.state, "Only jobs in this state, such as running or failed")
+      ->type_name("STATE")
+      ->check(IsJobState());
+  values.line.limit = kDefaultListed;
+  list.add_option("--limit", values.line.limit, "At most so many")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(IsBetween(1, kMaxListed));
+
+  CLI::App& wait = *app.add_subcommand("wait", "Wait until a job has ended");
+  AddJob(wait, values);
+  AddTimeout(wait, values, "Wait at most this long, exit code 8");
+
+  CLI::App& results = *app.add_subcommand("results", "Write the results that a job has so far");
+  AddJob(results, values);
+  results
+      .add_option("-o,--output", values.line.output,
+                  "Result file, complete when it appears; - for stdout (default)")
+      ->type_name("OUTPUT");
+  results.add_flag("--follow", values.line.follow, "Stay until the job has ended");
+  results.add_option("--after", values.line.after_seq, "Skip the first N results")
+      ->type_name("N")
+      ->check(IsBetween(0, 1e15));
+  results.add_flag("--token-ids", values.line.token_ids, "Token ids in plain result lines");
+  AddTimeout(results, values, "With --follow: detach after this long, exit code 8");
+
+  AddJob(*app.add_subcommand("cancel", "End a job; what has finished stays"), values);
+}
+
+void DeclareServerCommands(CLI::App& app, Values& values) {
+  app.add_subcommand("models", "List the models of the daemon");
+  CLI::App& health = *app.add_subcommand("health", "Say whether the daemon accepts jobs");
+  health.add_flag("--wait", values.line.wait, "Wait until it does");
+  AddTimeout(health, values, "With --wait: wait at most this long (60s)");
+  CLI::App& server = *app.add_subcommand("server", "About the daemon");
+  server.require_subcommand(1);
+  server.add_subcommand("info", "Version, device, limits");
+  for (const auto& [name, help] : std::map<std::string, std::string>{
+           {"import", "Convert a model to a pack: import SOURCE --output PACK"},
+           {"model", "Look into a pack: model show PACK, model verify PACK"}}) {
+    CLI::App& tool = *app.add_subcommand(name, help);
+    tool.set_help_flag();
+    tool.prefix_command();
+    tool.fallthrough(false);
+  }
+}
+
+void Declare(CLI::App& app, Values& values) {
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("nightshift ") + NIGHTSHIFT_VERSION);
+  app.add_option("--address", values.line.address,
+                 "Where the daemon listens: unix:PATH or HOST:PORT")
+      ->envname("NIGHTSHIFT_ADDRESS");
+  app.add_flag("--json", values.line.json, "Data and errors as JSON lines");
+  app.add_flag("--quiet", values.line.quiet, "Say nothing but errors");
+  app.add_flag("--no-color", values.line.no_color, "No colour, as with NO_COLOR");
+  DeclareRun(app, values);
+  DeclareJobCommands(app, values);
+  DeclareServerCommands(app, values);
+}
+
+Command CommandOf(const std::string& name) {
+  static const std::map<std::string, Command> kCommands = {
+      {"run", Command::kRun},           {"submit", Command::kSubmit},
+      {"status", Command::kStatus},     {"list", Command::kList},
+      {"wait", Command::kWait},         {"results", Command::kResults},
+      {"cancel", Command::kCancel},     {"models", Command::kModels},
+      {"health", Command::kHealth},     {"server", Command::kServerInfo},
+      {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool}};
+  return kCommands.at(name);
+}
+
+void FillSpec(const Values& values, v1::JobSpec& spec) {
+  v1::SamplingOptions& sampling = *spec.mutable_sampling();
+  if (values.max_tokens) {
+    sampling.set_max_output_tokens(*values.max_tokens);
+  }
+  if (values.temperature) {
+    sampling.set_temperature(*values.temperature);
+  }
+  if (values.top_p) {
+    sampling.set_top_p(*values.top_p);
+  }
+  if (values.top_k) {
+    sampling.set_top_k(*values.top_k);
+  }
+  if (values.seed) {
+    sampling.set_seed(*values.seed);
+  }
+  for (const std::string& stop : values.stop) {
+    sampling.add_stop(stop);
+  }
+  if (values.logprobs || values.top_logprobs) {
+    sampling.set_logprobs(true);
+  }
+  if (values.top_logprobs) {
+    sampling.set_top_logprobs(*values.top_logprobs);
+  }
+  spec.set_priority(static_cast<v1::Priority>(EnumeratorOf(PriorityNames(), values.priority)));
+  spec.set_on_invalid_line(
+      static_cast<v1::OnInvalidLine>(EnumeratorOf(OnInvalidLineNames(), values.on_invalid_line)));
+  spec.set_compute_type(
+      static_cast<v1::ComputeTypeChoice>(EnumeratorOf(ComputeTypeNames(), values.compute_type)));
+  for (const std::string& label : values.labels) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(label, absl::MaxSplits('=', 1));
+    (*spec.mutable_labels())[parts.first] = parts.second;
+  }
+}
+
+CommandLine Complete(const CLI::App& app, Values values) {
+  CommandLine line = std::move(values.line);
+  const CLI::App& command = *app.get_subcommands().front();
+  line.command = CommandOf(command.get_name());
+  if (line.address.empty()) {
+    line.address = DefaultAddress();
+  }
+  if (!line.job.empty() && !absl::StartsWith(line.job, "jobs/")) {
+    line.job = absl::StrCat("jobs/", line.job);
+  }
+  if (line.output.empty()) {
+    line.output = "-";
+  }
+  if (!values.timeout.empty()) {
+    line.timeout = *ParseDurationText(values.timeout);
+  }
+  line.state = ParseState(values.state);
+  FillSpec(values, line.spec);
+  if (line.command == Command::kDaemonTool) {
+    line.tool_arguments = command.remaining();
+    line.tool_arguments.insert(line.tool_arguments.begin(), command.get_name());
+  }
+  return line;
+}
+
+ParsedCommandLine UsageError(const std::string& what, const std::string& command) {
+  ParsedCommandLine parsed;
+  parsed.exit_code = static_cast<int>(ExitCode::kUsage);
+  std::string text = what;
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  parsed.error = absl::StrCat("nightshift: error: ", text, " [usage]; see: nightshift ",
+                              command.empty() ? "" : command + " ", "--help");
+  return parsed;
+}
+
+// Rules that one option alone does not show.
+std::string Contradiction(const CommandLine& line) {
+  if (line.command == Command::kRun && line.private_daemon && line.model.empty()) {
+    return "--private needs --model PACK";
+  }
+  if (line.command == Command::kSubmit && line.wait && line.validate_only) {
+    return "--validate-only makes no job, there is nothing to --wait for";
+  }
+  return "";
+}
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app("Batch jobs for large language models: submit a file, get a file.", "nightshift");
+  Values values;
+  Declare(app, values);
+  const auto command_name = [&] {
+    return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name();
+  };
+  try {
+    // CLI11 takes the arguments last first.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::Success& success) {  // --help, --version
+    ParsedCommandLine parsed;
+    std::ostringstream out;
+    std::ostringstream unused;
+    parsed.exit_code = app.exit(success, out, unused);
+    parsed.output = out.str();
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    const std::vector<std::string> unknown = app.remaining();
+    if (app.get_subcommands().empty() && !unknown.empty()) {
+      return UsageError(absl::StrCat("unknown command or option '", unknown.front(), "'"), "");
+    }
+    return UsageError(error.what(), command_name());
+  }
+  ParsedCommandLine parsed;
+  parsed.command_line = Complete(app, values);
+  if (const std::string wrong = Contradiction(*parsed.command_line); !wrong.empty()) {
+    return UsageError(wrong, command_name());
+  }
+  return parsed;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,69 @@
+// The command line of `nightshift`: subcommands, options and NIGHTSHIFT_ADDRESS, declared together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+enum class Command {
+  kRun,
+  kSubmit,
+  kStatus,
+  kList,
+  kWait,
+  kResults,
+  kCancel,
+  kModels,
+  kHealth,
+  kServerInfo,
+  kDaemonTool,  // import, model: executed by nightshiftd
+};
+
+struct CommandLine {
+  Command command = Command::kHealth;
+  // Of every command.
+  std::string address;
+  bool json = false;
+  bool quiet = false;
+  bool no_color = false;
+
+  std::string input;   // run, submit: path or "-"
+  std::string output;  // run, results: path or "-"
+  std::string job;     // "jobs/{id}"
+  // run, submit. spec.model stays empty: `model` may be a path.
+  v1::JobSpec spec;
+  std::string model;
+  std::string job_id;
+  std::string run_key;
+  bool token_ids = false;                          // run, results
+  bool private_daemon = false;                     // run
+  bool cancel_on_interrupt = false;                // run
+  bool wait = false;                               // submit, health
+  bool validate_only = false;                      // submit
+  bool follow = false;                             // results
+  int64_t after_seq = 0;                           // results
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // list
+  int64_t limit = 0;                               // list
+  absl::Duration timeout = absl::InfiniteDuration();
+  std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, "import" or "model" first
+};
+
+// Either a command line, or what to print and how to exit (--help, --version, a usage error).
+struct ParsedCommandLine {
+  std::optional<CommandLine> command_line;
+  int exit_code = 0;
+  std::string output;  // for standard output
+  std::string error;   // for standard error, one line
+};
+
+// `arguments` without the name of the program. Reads NIGHTSHIFT_ADDRESS.
+ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments);
+
+}  // namespace nightshift

@@ -1,0 +1,154 @@
+#include "client/job_commands.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "client/fetch.h"
+#include "client/job_text.h"
+#include "client/progress.h"
+#include "client/progress_display.h"
+#include "client/session.h"
+#include "client/submission.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// A display wants the job once a second; without one a long poll is cheaper.
+constexpr absl::Duration kLivePoll = absl::Seconds(1);
+constexpr absl::Duration kLongPoll = absl::Seconds(30);
+
+bool HasEnded(v1::JobState state) {
+  return state >= v1::JOB_STATE_SUCCEEDED;
+}
+
+// The job once it has ended.
+absl::StatusOr<v1::Job> WaitUntilEnded(Session& session, const std::string& name) {
+  const ConsoleOptions& options = session.console().options();
+  ProgressDisplay display(session, name);
+  while (true) {
+    ASSIGN_OR_RETURN(const v1::Job job,
+                     session.client().WaitJob(name, options.live ? kLivePoll : kLongPoll));
+    session.TroubleIsOver();
+    if (HasEnded(job.state())) {
+      session.console().ClearLive();
+      return job;
+    }
+    if (!options.quiet) {
+      display.Show(job);
+    }
+    if (!session.KeepWaiting()) {
+      return session.WhyStopped();
+    }
+  }
+}
+
+absl::StatusOr<ExitCode> WaitAndReport(Session& session, const std::string& name) {
+  const absl::StatusOr<v1::Job> job = WaitUntilEnded(session, name);
+  if (!job.ok()) {
+    const absl::Status why = session.Explain(job.status());
+    if (absl::IsCancelled(why)) {
+      session.console().Note(absl::StrCat("no longer waiting; ", name, " goes on"));
+      return ExitCode::kInterrupted;
+    }
+    return why;
+  }
+  if (session.line().json) {
+    RETURN_IF_ERROR(session.console().Print(JobJson(*job)));
+  }
+  return ReportOutcome(session, *job, "", "");
+}
+
+ExitCode ReportValidation(Session& session, const v1::Job& job, const std::string& input) {
+  const v1::JobCounts& counts = job.counts();
+  if (session.line().json) {
+    (void)session.console().Print(JobJson(job));
+  }
+  session.console().Note(absl::StrCat(input, ": ", GroupedNumber(counts.total()), " requests, ",
+                                      GroupedNumber(counts.failed()), " of them invalid"));
+  return counts.failed() > 0 ? ExitCode::kInputInvalid : ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Submit(Session& session) {
+  const CommandLine& line = session.line();
+  ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(line.input));
+  RETURN_IF_ERROR(session.Connect(kLongPatience));
+  ASSIGN_OR_RETURN(const v1::Job job, SubmitAndTell(session, SubmissionOf(line, input), input));
+  if (line.validate_only) {
+    return ReportValidation(session, job, input.name());
+  }
+  if (line.wait) {
+    return WaitAndReport(session, job.name());
+  }
+  RETURN_IF_ERROR(session.console().Print(line.json ? JobJson(job) : job.name() + "\n"));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Status(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::Job job, session.client().GetJob(session.line().job));
+  RETURN_IF_ERROR(
+      session.console().Print(session.line().json ? JobJson(job) : JobText(job, absl::Now())));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> List(Session& session) {
+  const CommandLine& line = session.line();
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const auto jobs, session.client().ListJobs(line.state, line.limit));
+  if (!line.json) {
+    RETURN_IF_ERROR(session.console().Print(JobsTable(jobs, absl::Now())));
+    return ExitCode::kOk;
+  }
+  for (const v1::Job& job : jobs) {
+    RETURN_IF_ERROR(session.console().Print(JobJson(job)));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Wait(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kLongPatience));
+  return WaitAndReport(session, session.line().job);
+}
+
+absl::StatusOr<ExitCode> Cancel(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::Job job, session.client().CancelJob(session.line().job));
+  if (session.line().json) {
+    RETURN_IF_ERROR(session.console().Print(JobJson(job)));
+  }
+  session.console().Note(absl::StrCat(job.name(), " is ", StateText(job.state()), ", ",
+                                      GroupedNumber(DoneOf(job.counts())), "/",
+                                      GroupedNumber(job.counts().total()), " done"));
+  return ExitCode::kOk;
+}
+
+ExitCode Execute(const CommandLine& line, Console& console,
+                 absl::StatusOr<ExitCode> (*command)(Session&)) {
+  Session session(line, console);
+  const absl::StatusOr<ExitCode> code = command(session);
+  return code.ok() ? *code : session.Fail(code.status());
+}
+
+}  // namespace
+
+ExitCode SubmitCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Submit);
+}
+ExitCode StatusCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Status);
+}
+ExitCode ListCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, List);
+}
+ExitCode WaitCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Wait);
+}
+ExitCode CancelCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Cancel);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,300 @@
+#include "client/job_text.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+#include "client/console.h"
+#include "client/progress.h"
+#include "client/rpc_error.h"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct StateName {
+  v1::JobState state;
+  const char* text;
+};
+constexpr StateName kStateNames[] = {
+    {v1::JOB_STATE_QUEUED, "queued"},         {v1::JOB_STATE_VALIDATING, "validating"},
+    {v1::JOB_STATE_RUNNING, "running"},       {v1::JOB_STATE_PAUSED, "paused"},
+    {v1::JOB_STATE_CANCELLING, "cancelling"}, {v1::JOB_STATE_SUCCEEDED, "succeeded"},
+    {v1::JOB_STATE_FAILED, "failed"},         {v1::JOB_STATE_CANCELLED, "cancelled"},
+    {v1::JOB_STATE_EXPIRED, "expired"},
+};
+
+absl::Time TimeOf(const google::protobuf::Timestamp& stamp) {
+  return absl::FromUnixSeconds(stamp.seconds()) + absl::Nanoseconds(stamp.nanos());
+}
+
+std::string LocalTime(const google::protobuf::Timestamp& stamp) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", TimeOf(stamp), absl::LocalTimeZone());
+}
+
+std::string AgeText(const google::protobuf::Timestamp& stamp, absl::Time now) {
+  return absl::StrCat(ShortDuration(now - TimeOf(stamp)), " ago");
+}
+
+Json TimeJson(bool known, const google::protobuf::Timestamp& stamp) {
+  if (!known) {
+    return nullptr;
+  }
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", TimeOf(stamp), absl::UTCTimeZone());
+}
+
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void AddField(std::string& text, absl::string_view key, absl::string_view value) {
+  absl::StrAppendFormat(&text, "%-10s  %s\n", key, OneLine(value));
+}
+
+// Columns as wide as their longest cell, two spaces apart; the last is not padded.
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size(), 0);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) {
+        line.append(widths[i] - row[i].size() + 2, ' ');
+      }
+    }
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string CountsText(const v1::JobCounts& counts) {
+  std::string text = absl::StrCat(GroupedNumber(counts.total()), " requests");
+  const auto add = [&](int64_t count, absl::string_view what) {
+    if (count > 0) {
+      absl::StrAppend(&text, ", ", GroupedNumber(count), " ", what);
+    }
+  };
+  add(counts.succeeded(), "succeeded");
+  add(counts.failed(), "failed");
+  add(counts.cancelled(), "cancelled");
+  add(counts.expired(), "expired");
+  add(counts.running(), "running");
+  add(counts.pending(), "pending");
+  return text;
+}
+
+Json CountsJson(const v1::JobCounts& counts) {
+  return {{"total", counts.total()},     {"pending", counts.pending()},
+          {"running", counts.running()}, {"succeeded", counts.succeeded()},
+          {"failed", counts.failed()},   {"cancelled", counts.cancelled()},
+          {"expired", counts.expired()}};
+}
+
+Json JobErrorJson(const v1::Job& job) {
+  if (!job.has_error()) {
+    return nullptr;
+  }
+  return {{"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(job.error().code()))},
+          {"reason", DetailsOf(job.error()).reason},
+          {"message", job.error().message()}};
+}
+
+Json ProgressJson(const v1::Progress& progress) {
+  return {{"fraction", progress.fraction()},
+          {"tokens_per_second", progress.tokens_per_second()},
+          {"eta_s", progress.has_eta() ? Json(progress.eta().seconds()) : Json(nullptr)}};
+}
+
+}  // namespace
+
+std::string StateText(v1::JobState state) {
+  for (const StateName& name : kStateNames) {
+    if (name.state == state) {
+      return name.text;
+    }
+  }
+  return absl::StrCat("state ", static_cast<int>(state));
+}
+
+v1::JobState ParseState(absl::string_view text) {
+  for (const StateName& name : kStateNames) {
+    if (name.text == text) {
+      return name.state;
+    }
+  }
+  return v1::JOB_STATE_UNSPECIFIED;
+}
+
+std::string OutcomeText(const v1::Job& job) {
+  std::string text = CountsText(job.counts());
+  absl::StrAppend(&text, ", ", GroupedNumber(job.tokens().output()), " output tokens");
+  if (job.has_start_time() && job.has_end_time()) {
+    absl::StrAppend(&text, " in ",
+                    ShortDuration(TimeOf(job.end_time()) - TimeOf(job.start_time())));
+  }
+  return text;
+}
+
+std::string JobText(const v1::Job& job, absl::Time now) {
+  std::string text;
+  AddField(text, "job", job.name());
+  AddField(text, "state", StateText(job.state()));
+  if (job.has_error()) {
+    AddField(text, "error", job.error().message());
+  }
+  AddField(text, "model", job.spec().model());
+  AddField(text, "requests", CountsText(job.counts()));
+  AddField(text, "tokens",
+           absl::StrCat(GroupedNumber(job.tokens().prompt()), " prompt, ",
+                        GroupedNumber(job.tokens().output()), " output"));
+  if (job.state() == v1::JOB_STATE_RUNNING) {
+    AddField(text, "progress", ProgressText(job, false));
+  }
+  if (job.has_create_time()) {
+    AddField(
+        text, "created",
+        absl::StrCat(LocalTime(job.create_time()), " (", AgeText(job.create_time(), now), ")"));
+  }
+  if (job.has_start_time()) {
+    AddField(text, "started", LocalTime(job.start_time()));
+  }
+  if (job.has_end_time()) {
+    AddField(text, "ended", LocalTime(job.end_time()));
+  }
+  std::vector<std::string> labels;
+  for (const auto& [key, value] : job.labels()) {
+    labels.push_back(absl::StrCat(key, "=", value));
+  }
+  std::sort(labels.begin(), labels.end());
+  if (!labels.empty()) {
+    AddField(text, "labels", absl::StrJoin(labels, " "));
+  }
+  return text;
+}
+
+std::string JobsTable(const std::vector<v1::Job>& jobs, absl::Time now) {
+  std::vector<std::vector<std::string>> rows = {
+      {"JOB", "STATE", "DONE", "FAILED", "MODEL", "CREATED"}};
+  for (const v1::Job& job : jobs) {
+    rows.push_back({OneLine(job.name()), StateText(job.state()),
+                    absl::StrCat(DoneOf(job.counts()), "/", job.counts().total()),
+                    absl::StrCat(job.counts().failed()), OneLine(job.spec().model()),
+                    AgeText(job.create_time(), now)});
+  }
+  return Table(rows);
+}
+
+std::string ModelsTable(const std::vector<v1::Model>& models) {
+  std::vector<std::vector<std::string>> rows = {
+      {"MODEL", "ARCHITECTURE", "PARAMETERS", "SIZE", "CONTEXT", "STATUS"}};
+  for (const v1::Model& model : models) {
+    std::string status = model.loaded() ? "loaded" : "ready";
+    if (!model.error().empty()) {
+      status = absl::StrCat("cannot be served: ", OneLine(model.error()));
+    } else if (!model.has_tokenizer()) {
+      status += ", token ids only";
+    } else if (!model.has_chat_template()) {
+      status += ", no chat template";
+    }
+    rows.push_back({OneLine(model.name()), OneLine(model.architecture()),
+                    GroupedNumber(model.parameters()), ByteSize(model.bytes()),
+                    GroupedNumber(model.context_tokens()), status});
+  }
+  return Table(rows);
+}
+
+std::string ServerInfoText(const v1::ServerInfo& info, const std::string& address, absl::Time now) {
+  std::string text;
+  AddField(text, "address", address);
+  AddField(text, "version", info.version());
+  AddField(text, "api", absl::StrJoin(info.api_versions(), " "));
+  AddField(text, "instance", info.instance_id());
+  AddField(text, "up", ShortDuration(now - TimeOf(info.start_time())));
+  AddField(text, "state", info.draining() ? "draining" : "accepting jobs");
+  AddField(text, "storage", info.storage());
+  AddField(text, "device", info.device());
+  AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
+  AddField(text, "loaded", info.loaded_model().empty() ? "no model" : info.loaded_model());
+  AddField(text, "features", absl::StrJoin(info.features(), " "));
+  return text;
+}
+
+std::string JobJson(const v1::Job& job) {
+  Json labels = Json::object();
+  for (const auto& [key, value] : job.labels()) {
+    labels[key] = value;
+  }
+  return Line({{"name", job.name()},
+               {"uid", job.uid()},
+               {"state", StateText(job.state())},
+               {"model", job.spec().model()},
+               {"counts", CountsJson(job.counts())},
+               {"tokens",
+                {{"prompt", job.tokens().prompt()},
+                 {"output", job.tokens().output()},
+                 {"cached", job.tokens().cached()}}},
+               {"progress", ProgressJson(job.progress())},
+               {"last_seq", job.last_seq()},
+               {"create_time", TimeJson(job.has_create_time(), job.create_time())},
+               {"start_time", TimeJson(job.has_start_time(), job.start_time())},
+               {"end_time", TimeJson(job.has_end_time(), job.end_time())},
+               {"error", JobErrorJson(job)},
+               {"labels", labels}});
+}
+
+std::string ModelJson(const v1::Model& model) {
+  return Line({{"name", model.name()},
+               {"architecture", model.architecture()},
+               {"digest", model.digest()},
+               {"parameters", model.parameters()},
+               {"bytes", model.bytes()},
+               {"context_tokens", model.context_tokens()},
+               {"has_tokenizer", model.has_tokenizer()},
+               {"has_chat_template", model.has_chat_template()},
+               {"loaded", model.loaded()},
+               {"error", model.error().empty() ? Json(nullptr) : Json(model.error())}});
+}
+
+std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& address) {
+  const v1::Limits& limits = info.limits();
+  Json features = Json::array();
+  for (const std::string& feature : info.features()) {
+    features.push_back(feature);
+  }
+  Json api_versions = Json::array();
+  for (const std::string& version : info.api_versions()) {
+    api_versions.push_back(version);
+  }
+  return Line({{"address", address},
+               {"version", info.version()},
+               {"api_versions", api_versions},
+               {"instance_id", info.instance_id()},
+               {"draining", info.draining()},
+               {"start_time", TimeJson(info.has_start_time(), info.start_time())},
+               {"storage", info.storage()},
+               {"device", info.device()},
+               {"memory_budget_bytes", info.memory_budget_bytes()},
+               {"loaded_model", info.loaded_model()},
+               {"features", features},
+               {"limits",
+                {{"max_message_bytes", limits.max_message_bytes()},
+                 {"max_chunk_bytes", limits.max_chunk_bytes()},
+                 {"max_line_bytes", limits.max_line_bytes()},
+                 {"max_prompt_bytes", limits.max_prompt_bytes()},
+                 {"max_requests_per_job", limits.max_requests_per_job()},
+                 {"max_custom_id_bytes", limits.max_custom_id_bytes()}}}});
+}
+
+}  // namespace nightshift

@@ -1,0 +1,35 @@
+// Jobs, models and server info for people (tables, "key: value") and for programs (JSON lines).
+// Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+#include "nightshift/v1/jobs.pb.h"
+#include "nightshift/v1/server.pb.h"
+
+namespace nightshift {
+
+// "queued", "running" ...
+std::string StateText(v1::JobState state);
+// The state whose StateText this is; UNSPECIFIED for none.
+v1::JobState ParseState(absl::string_view text);
+
+// Several lines.
+std::string JobText(const v1::Job& job, absl::Time now);
+std::string JobsTable(const std::vector<v1::Job>& jobs, absl::Time now);
+std::string ModelsTable(const std::vector<v1::Model>& models);
+std::string ServerInfoText(const v1::ServerInfo& info, const std::string& address, absl::Time now);
+
+// One line of JSON each; counts are numbers, times RFC 3339, absent parts null.
+std::string JobJson(const v1::Job& job);
+std::string ModelJson(const v1::Model& model);
+std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& address);
+
+// "24 requests, 22 succeeded, 2 failed, 1,234 output tokens in 3m20s"
+std::string OutcomeText(const v1::Job& job);
+
+}  // namespace nightshift

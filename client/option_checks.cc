@@ -1,0 +1,93 @@
+#include "client/option_checks.h"
+
+#include <functional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+#include "client/job_text.h"
+
+namespace nightshift {
+namespace {
+
+// `complaint` says what is wrong with a value; empty: nothing.
+CLI::Validator Check(std::function<std::string(const std::string&)> complaint) {
+  return CLI::Validator([complaint](std::string& text) { return complaint(text); }, "");
+}
+
+// The check that complains "'TEXT' is EXPECTED" about values that are not fine.
+CLI::Validator Expect(std::function<bool(const std::string&)> is_fine, std::string complaint) {
+  return Check([is_fine, complaint](const std::string& text) {
+    return is_fine(text) ? std::string() : absl::StrCat("'", text, "' is ", complaint);
+  });
+}
+
+bool IsNumberWithin(const std::string& text, double low, double high) {
+  double value = 0;
+  return absl::SimpleAtod(text, &value) && value >= low && value <= high;
+}
+
+}  // namespace
+
+int EnumeratorOf(const NamesOf& names, const std::string& text) {
+  for (const auto& [name, enumerator] : names) {
+    if (name == text) {
+      return enumerator;
+    }
+  }
+  return 0;
+}
+
+std::optional<absl::Duration> ParseDurationText(const std::string& text) {
+  absl::Duration duration;
+  double seconds = 0;
+  if (absl::SimpleAtod(text, &seconds)) {
+    duration = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, &duration)) {
+    return std::nullopt;
+  }
+  return duration >= absl::ZeroDuration() ? std::optional(duration) : std::nullopt;
+}
+
+CLI::Validator IsOneOf(const NamesOf& names) {
+  std::string known;
+  for (const auto& [name, enumerator] : names) {
+    absl::StrAppend(&known, known.empty() ? "" : ", ", name);
+  }
+  return Expect([&names](const std::string& text) { return EnumeratorOf(names, text) != 0; },
+                absl::StrCat("none of ", known));
+}
+
+CLI::Validator IsBetween(double low, double high) {
+  return Expect([low, high](const std::string& text) { return IsNumberWithin(text, low, high); },
+                absl::StrCat("no number from ", low, " to ", high));
+}
+
+CLI::Validator IsShare() {
+  return Expect(
+      [](const std::string& text) {
+        return IsNumberWithin(text, 0, 1) && !IsNumberWithin(text, 0, 0);
+      },
+      "no number above 0, at most 1");
+}
+
+CLI::Validator IsDuration() {
+  return Expect([](const std::string& text) { return ParseDurationText(text).has_value(); },
+                "no duration such as 90s, 10m, 1h30m");
+}
+
+CLI::Validator IsLabel() {
+  return Expect(
+      [](const std::string& text) {
+        return text.find('=') != std::string::npos && text.find('=') > 0;
+      },
+      "not KEY=VALUE");
+}
+
+CLI::Validator IsJobState() {
+  return Expect(
+      [](const std::string& text) { return ParseState(text) != v1::JOB_STATE_UNSPECIFIED; },
+      "no state of a job, such as queued, running, failed");
+}
+
+}  // namespace nightshift

@@ -1,0 +1,286 @@
+#include "client/run_command.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "client/fetch.h"
+#include "client/input_file.h"
+#include "client/job_text.h"
+#include "client/output_file.h"
+#include "client/progress.h"
+#include "client/session.h"
+#include "client/submission.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr char kStandardOutput[] = "-";
+
+std::string LineOptionsText(bool token_ids) {
+  return token_ids ? "token_ids" : "";
+}
+
+bool IsPack(const std::string& model) {
+  std::error_code error;
+  return absl::StrContains(model, '/') || std::filesystem::is_directory(model, error);
+}
+
+// Of a private daemon whose results go to standard output: nothing to resume, nothing to keep.
+absl::StatusOr<std::string> ScratchStateDirectory() {
+  std::string path = "/var/tmp/nightshift-XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) {
+    return ErrnoStatus("make folder", path);
+  }
+  return absl::StrCat(path, "/state");
+}
+
+// One `nightshift run`, step by step.
+class Run {
+ public:
+  Run(const CommandLine& line, Console& console) : line_(line), session_(line, console) {}
+
+  ExitCode Execute() {
+    absl::Status status = Prepare();
+    if (status.ok()) {
+      status = Attach();
+    }
+    if (!status.ok()) {
+      return StopEarly(status);
+    }
+    absl::StatusOr<FetchOutcome> outcome = Fetch();
+    if (!outcome.ok() && line_.cancel_on_interrupt && session_.interrupts().requested()) {
+      outcome = CancelAndFetchRest();
+    }
+    if (!outcome.ok()) {
+      return StopEarly(outcome.status());
+    }
+    return Conclude(*outcome);
+  }
+
+ private:
+  bool to_file() const { return line_.output != kStandardOutput; }
+  Console& console() { return session_.console(); }
+
+  absl::Status Prepare() {
+    ASSIGN_OR_RETURN(InputFile input, InputFile::Open(line_.input));
+    input_ = std::move(input);
+    if (to_file() && input_->IsSameFileAs(line_.output)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("write ", line_.output, ": is the input, name another output"));
+    }
+    RETURN_IF_ERROR(Connect());
+    if (to_file()) {
+      ASSIGN_OR_RETURN(file_, OutputFile::Open(line_.output));
+    }
+    return absl::OkStatus();
+  }
+
+  // The daemon that listens; a private one when asked to, when an unfinished private run is to be
+  // continued, or when a pack is named and nothing listens.
+  absl::Status Connect() {
+    const bool has_pack = IsPack(line_.model);
+    const bool continues =
+        has_pack && to_file() && IsPrivateStateDirectory(PrivateStateDirectoryOf(line_.output));
+    if (!line_.private_daemon && !continues) {
+      const absl::Status connected = session_.Connect(kLongPatience);
+      if (connected.ok() || !has_pack || connected.code() != absl::StatusCode::kUnavailable) {
+        return connected;
+      }
+    }
+    std::string state_directory = PrivateStateDirectoryOf(line_.output);
+    if (!to_file()) {
+      ASSIGN_OR_RETURN(state_directory, ScratchStateDirectory());
+    }
+    console().Note(absl::StrCat("starting a private daemon for this run with ", line_.model));
+    return session_.ConnectPrivate({line_.model, state_directory});
+  }
+
+  // Finds the job that an earlier run of this command was following, or submits.
+  absl::Status Attach() {
+    Submission submission = SubmissionOf(line_, *input_);
+    RETURN_IF_ERROR(FindEarlierJob(submission.request_id));
+    if (job_.name().empty()) {
+      ASSIGN_OR_RETURN(job_, SubmitAndTell(session_, submission, *input_));
+    }
+    if (file_ == nullptr) {
+      return absl::OkStatus();
+    }
+    OutputState wanted;
+    wanted.request_id = submission.request_id;
+    wanted.job_name = job_.name();
+    wanted.job_uid = job_.uid();
+    wanted.line_options = LineOptionsText(line_.token_ids);
+    ASSIGN_OR_RETURN(after_seq_, file_->Begin(wanted));
+    if (after_seq_ > 0) {
+      console().Note(absl::StrCat("going on with ", job_.name(), " after ",
+                                  GroupedNumber(after_seq_), " results in ", line_.output,
+                                  ".part"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Leaves job_ empty when there is none to go on with. Spares a second upload of the same input.
+  absl::Status FindEarlierJob(const std::string& request_id) {
+    if (file_ == nullptr || !file_->earlier()) {
+      return absl::OkStatus();
+    }
+    const OutputState& earlier = *file_->earlier();
+    if (earlier.request_id != request_id) {
+      console().Note(absl::StrCat(line_.output, ".part is of another run (", earlier.job_name,
+                                  "), starting it over"));
+      return absl::OkStatus();
+    }
+    absl::StatusOr<v1::Job> job = session_.client().GetJob(earlier.job_name);
+    if (job.ok() && job->uid() == earlier.job_uid) {
+      job_ = *std::move(job);
+    }
+    return job.ok() || absl::IsNotFound(job.status()) ? absl::OkStatus() : job.status();
+  }
+
+  absl::StatusOr<FetchOutcome> Fetch() {
+    FetchOptions options;
+    options.job = job_;
+    options.after_seq = after_seq_;
+    options.follow = true;
+    options.token_ids = line_.token_ids;
+    absl::StatusOr<FetchOutcome> outcome = FetchResults(session_, options, file_.get());
+    if (outcome.ok()) {
+      RETURN_IF_ERROR(CheckComplete(job_.name(), outcome->end));
+    }
+    return outcome;
+  }
+
+  absl::StatusOr<FetchOutcome> CancelAndFetchRest() {
+    session_.interrupts().Acknowledge();
+    console().Note(absl::StrCat("cancelling ", job_.name()));
+    // A job that ended meanwhile cannot be cancelled; its results are all there.
+    const absl::Status cancelled = session_.client().CancelJob(job_.name()).status();
+    if (!cancelled.ok() && !absl::IsFailedPrecondition(cancelled)) {
+      return cancelled;
+    }
+    if (file_ != nullptr) {
+      after_seq_ = file_->last_seq();
+    }
+    return Fetch();
+  }
+
+  ExitCode Conclude(const FetchOutcome& outcome) {
+    if (file_ != nullptr) {
+      if (const absl::Status finished = file_->Finish(); !finished.ok()) {
+        return StopEarly(finished);
+      }
+    }
+    const absl::StatusOr<v1::Job> latest = session_.client().GetJob(job_.name());
+    if (latest.ok()) {
+      job_ = *latest;
+    }
+    job_.set_state(outcome.end.state);
+    *job_.mutable_counts() = outcome.end.counts;
+    const ExitCode code =
+        ReportOutcome(session_, job_, to_file() ? line_.output : "", outcome.first_failure);
+    if (line_.json && to_file()) {
+      (void)console().Print(JobJson(job_));
+    }
+    session_.StopPrivateDaemon(true);
+    return code;
+  }
+
+  // The job, if there is one yet, goes on or can be continued: says how.
+  ExitCode StopEarly(const absl::Status& error) {
+    const bool was_private = session_.is_private();
+    const absl::Status why = session_.Explain(error);
+    console().ClearLive();
+    ExitCode code = ExitCodeOf(why);
+    if (!absl::IsCancelled(why)) {
+      code = session_.Fail(why);
+    }
+    // Output to nowhere cannot be resumed, so its state is of no use.
+    session_.StopPrivateDaemon(!to_file());
+    if (!job_.name().empty()) {
+      TellHowToGoOn(was_private);
+    } else if (absl::IsCancelled(why)) {
+      console().Note("interrupted before the job was accepted");
+    }
+    return code;
+  }
+
+  void TellHowToGoOn(bool was_private) {
+    if (was_private) {
+      console().Note(to_file() ? "stopped; run the same command again to go on" : "stopped");
+      return;
+    }
+    const std::string output = to_file() ? absl::StrCat(" -o ", line_.output) : "";
+    console().Note(absl::StrCat(
+        "detached from ", job_.name(), "; attach again: the same command, or 'nightshift results ",
+        job_.name(), " --follow", output, "'; end it: 'nightshift cancel ", job_.name(), "'"));
+  }
+
+  const CommandLine& line_;
+  std::optional<InputFile> input_;
+  Session session_;
+  std::unique_ptr<OutputFile> file_;
+  v1::Job job_;
+  int64_t after_seq_ = 0;
+};
+
+// Results of a job that exists, into a file; resumes what an earlier `results` or `run` left.
+absl::StatusOr<int64_t> BeginOutput(const CommandLine& line, const v1::Job& job, OutputFile& file) {
+  OutputState wanted;
+  wanted.job_name = job.name();
+  wanted.job_uid = job.uid();
+  wanted.line_options = LineOptionsText(line.token_ids);
+  wanted.first_after_seq = line.after_seq;
+  // Keeps a later `run` able to recognise its own part.
+  if (file.earlier() && file.earlier()->job_uid == job.uid()) {
+    wanted.request_id = file.earlier()->request_id;
+  }
+  return file.Begin(wanted);
+}
+
+absl::StatusOr<ExitCode> Results(Session& session) {
+  const CommandLine& line = session.line();
+  RETURN_IF_ERROR(session.Connect(line.follow ? kLongPatience : kShortPatience));
+  ASSIGN_OR_RETURN(v1::Job job, session.client().GetJob(line.job));
+  FetchOptions options;
+  options.job = job;
+  options.after_seq = line.after_seq;
+  options.follow = line.follow;
+  options.token_ids = line.token_ids;
+  std::unique_ptr<OutputFile> file;
+  if (line.output != kStandardOutput) {
+    ASSIGN_OR_RETURN(file, OutputFile::Open(line.output));
+    ASSIGN_OR_RETURN(options.after_seq, BeginOutput(line, job, *file));
+  }
+  ASSIGN_OR_RETURN(const FetchOutcome outcome, FetchResults(session, options, file.get()));
+  RETURN_IF_ERROR(CheckComplete(job.name(), outcome.end));
+  if (file != nullptr) {
+    RETURN_IF_ERROR(file->Finish());
+  }
+  ASSIGN_OR_RETURN(job, session.client().GetJob(line.job));
+  const ExitCode code =
+      ReportOutcome(session, job, file == nullptr ? "" : line.output, outcome.first_failure);
+  // Someone who did not ask to follow has got what there is.
+  return outcome.end.job_ended || line.follow ? code : ExitCode::kOk;
+}
+
+}  // namespace
+
+ExitCode RunCommand(const CommandLine& line, Console& console) {
+  return Run(line, console).Execute();
+}
+
+ExitCode ResultsCommand(const CommandLine& line, Console& console) {
+  Session session(line, console);
+  const absl::StatusOr<ExitCode> code = Results(session);
+  return code.ok() ? *code : session.Fail(code.status());
+}
+
+}  // namespace nightshift

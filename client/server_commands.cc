@@ -1,0 +1,87 @@
+#include "client/server_commands.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "client/await.h"
+#include "client/job_text.h"
+#include "client/rpc_error.h"
+#include "client/session.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr char kService[] = "nightshift.v1.JobService";
+constexpr absl::Duration kHealthPoll = absl::Milliseconds(200);
+constexpr absl::Duration kDefaultHealthWait = absl::Seconds(60);
+
+absl::Status Models(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const auto models, session.client().ListModels());
+  if (!session.line().json) {
+    return session.console().Print(ModelsTable(models));
+  }
+  for (const v1::Model& model : models) {
+    RETURN_IF_ERROR(session.console().Print(ModelJson(model)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerInfo(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::ServerInfo info, session.client().GetServerInfo());
+  const std::string& address = session.client().address();
+  return session.console().Print(session.line().json ? ServerInfoJson(info, address)
+                                                     : ServerInfoText(info, address, absl::Now()));
+}
+
+// OK when jobs are accepted.
+absl::Status CheckHealthOnce(Session& session) {
+  RETURN_IF_ERROR(session.Connect(absl::ZeroDuration()));
+  ASSIGN_OR_RETURN(const bool serving, session.client().CheckHealth(kService));
+  return serving ? absl::OkStatus()
+                 : MakeClientError(absl::StatusCode::kUnavailable, "NOT_SERVING",
+                                   "check health: the daemon does not accept jobs at present");
+}
+
+absl::Status Health(Session& session) {
+  absl::Status health = CheckHealthOnce(session);
+  while (session.line().wait && absl::IsUnavailable(health) &&
+         Pause(kHealthPoll, [&] { return session.KeepWaiting(); })) {
+    health = CheckHealthOnce(session);
+  }
+  RETURN_IF_ERROR(health);
+  const std::string& address = session.client().address();
+  return session.console().Print(session.line().json
+                                     ? "{\"serving\":true}\n"
+                                     : absl::StrCat("the daemon at ", address, " accepts jobs\n"));
+}
+
+ExitCode Execute(const CommandLine& line, Console& console, absl::Status (*command)(Session&)) {
+  Session session(line, console);
+  const absl::Status status = command(session);
+  return status.ok() ? ExitCode::kOk : session.Fail(status);
+}
+
+}  // namespace
+
+ExitCode ModelsCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Models);
+}
+
+ExitCode ServerInfoCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, ServerInfo);
+}
+
+ExitCode HealthCommand(const CommandLine& line, Console& console) {
+  CommandLine limited = line;
+  if (line.timeout == absl::InfiniteDuration()) {
+    limited.timeout = kDefaultHealthWait;
+  }
+  return Execute(limited, console, Health);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,15 @@
+// The commands about the daemon itself.
+#pragma once
+
+#include "client/command_line.h"
+#include "client/console.h"
+#include "client/exit_code.h"
+
+namespace nightshift {
+
+ExitCode ModelsCommand(const CommandLine& line, Console& console);
+ExitCode ServerInfoCommand(const CommandLine& line, Console& console);
+// kOk when the daemon accepts jobs, kUnavailable otherwise.
+ExitCode HealthCommand(const CommandLine& line, Console& console);
+
+}  // namespace nightshift

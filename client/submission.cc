@@ -1,0 +1,81 @@
+#include "client/submission.h"
+
+#include <filesystem>
+#include <string>
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+#include "client/job_text.h"
+#include "client/progress.h"
+#include "client/uuid.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// A job that is older than its submission was there before; clocks of one machine agree to this.
+constexpr absl::Duration kClockSlack = absl::Seconds(2);
+
+// Maps have no order of their own: the same spec must always give the same bytes.
+std::string DeterministicBytes(const v1::JobSpec& spec) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream target(&bytes);
+  google::protobuf::io::CodedOutputStream stream(&target);
+  stream.SetSerializationDeterministic(true);
+  spec.SerializeToCodedStream(&stream);
+  stream.Trim();
+  return bytes;
+}
+
+// "models/smollm2/" and "smollm2" name the same model of a daemon.
+std::string ModelName(const std::string& model) {
+  std::filesystem::path path(model);
+  if (!path.has_filename()) {
+    path = path.parent_path();
+  }
+  return path.filename().string();
+}
+
+bool WasThereBefore(const v1::Job& job, absl::Time submitted) {
+  return absl::FromUnixSeconds(job.create_time().seconds()) < submitted - kClockSlack;
+}
+
+}  // namespace
+
+Submission SubmissionOf(const CommandLine& line, const InputFile& input) {
+  Submission submission;
+  submission.job_id = line.job_id;
+  submission.spec = line.spec;
+  submission.spec.set_model(ModelName(line.model));
+  submission.validate_only = line.validate_only;
+  submission.request_id =
+      RequestIdOf(input.sha256(), DeterministicBytes(submission.spec), line.run_key);
+  return submission;
+}
+
+absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const Submission& submission,
+                                      const InputFile& input) {
+  const absl::Time start = absl::Now();
+  ASSIGN_OR_RETURN(const v1::Job job, session.client().Submit(submission, input));
+  session.TroubleIsOver();
+  if (submission.validate_only) {
+    return job;
+  }
+  Console& console = session.console();
+  if (!WasThereBefore(job, start)) {
+    console.Note(absl::StrCat(job.name(), " accepted: ", GroupedNumber(job.counts().total()),
+                              " requests for ", job.spec().model()));
+    return job;
+  }
+  console.Note(absl::StrCat("the same input with the same options is ", job.name(), " already (",
+                            StateText(job.state()), ", ", GroupedNumber(DoneOf(job.counts())), "/",
+                            GroupedNumber(job.counts().total()),
+                            " done); another --run-key makes a new job"));
+  return job;
+}
+
+}  // namespace nightshift
