@@ -9,14 +9,18 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
-#include "engine/text/tokenizer.h"
+
+#include "engine/text/text_range.h"
 
 namespace nightshift {
 
 struct ChatTemplateLimits {
-  int64_t max_steps = 1'000'000;         // evaluated nodes
-  int64_t max_depth = 64;                // nesting of statements and expressions
+  int64_t max_steps = 1'000'000;  // evaluated nodes and visited elements
+  int64_t max_depth = 64;         // nesting of statements, and of expressions
   int64_t max_output_bytes = 32 << 20;
+  // Text that operations read or make, which also bounds memory: a message passes through a
+  // template some ten times.
+  int64_t max_work_bytes = int64_t{1} << 30;
   int64_t max_source_bytes = 1 << 20;
 };
 
@@ -31,20 +35,31 @@ struct RenderOptions {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  nlohmann::json arguments = nlohmann::json::object();  // chat_template_kwargs
+  // More variables for the template (chat_template_kwargs), as untrusted as the messages. They
+  // cannot replace messages, bos_token, eos_token or add_generation_prompt.
+  nlohmann::json arguments = nlohmann::json::object();
 };
 
+// Immutable; Render is thread-safe.
 class ChatTemplate {
  public:
   // Errors: INVALID_ARGUMENT with line and what is not supported.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(const std::string& source,
                                                              ChatTemplateLimits limits = {});
-  virtual ~ChatTemplate() = default;
-  // messages: a JSON array of {"role", "content", ...}. Thread-safe.
+  ~ChatTemplate();
+
+  // messages: a JSON array of {"role", "content", ...}.
   // Errors: INVALID_ARGUMENT with line and expression (also raise_exception);
   // RESOURCE_EXHAUSTED naming the limit.
-  virtual absl::StatusOr<RenderedText> Render(const nlohmann::json& messages,
-                                              const RenderOptions& options) const = 0;
+  absl::StatusOr<RenderedText> Render(const nlohmann::json& messages,
+                                      const RenderOptions& options) const;
+
+ private:
+  struct Program;
+  ChatTemplate(std::unique_ptr<const Program> program, const ChatTemplateLimits& limits);
+
+  std::unique_ptr<const Program> program_;
+  ChatTemplateLimits limits_;
 };
 
 }  // namespace nightshift

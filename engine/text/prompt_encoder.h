@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
 #include "engine/model/pack.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
@@ -29,10 +31,19 @@ class PromptEncoder {
  public:
   // Loads tokenizer and template of a pack. A pack without tokenizer gives an encoder whose calls
   // answer FAILED_PRECONDITION ("takes token ids only"); one without template refuses chats alone.
+  // Errors: those of Pack, TokenizerSpecFromJson, Tokenizer::Create and ChatTemplate::Parse.
   static absl::StatusOr<std::unique_ptr<PromptEncoder>> Create(const Pack& pack);
+  // From the parts; an empty `template_source` means no template.
+  static absl::StatusOr<std::unique_ptr<PromptEncoder>> Create(TokenizerSpec spec,
+                                                               const std::string& template_source);
 
+  // Errors: INVALID_ARGUMENT for text that is not UTF-8, with the offset; FAILED_PRECONDITION.
   absl::StatusOr<std::vector<int32_t>> EncodePrompt(absl::string_view prompt,
                                                     const EncodeOptions& options) const;
+  // messages: a non-empty array of {"role": text, "content": text, null, or text parts, ...};
+  // content parts {"type": "text", "text": ...} are joined to one text.
+  // Errors: INVALID_ARGUMENT naming message and field, or template line and expression;
+  // RESOURCE_EXHAUSTED naming a limit of the template; FAILED_PRECONDITION.
   absl::StatusOr<std::vector<int32_t>> EncodeChat(const nlohmann::json& messages,
                                                   const EncodeOptions& options) const;
   // nullptr for a pack without tokenizer.
@@ -41,6 +52,11 @@ class PromptEncoder {
 
  private:
   PromptEncoder() = default;
+
+  // Encodes and puts BOS first where it is wanted and `ids` do not begin with it.
+  absl::StatusOr<std::vector<int32_t>> EncodeWithBos(absl::string_view text,
+                                                     const std::vector<TextRange>& trusted) const;
+
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> chat_template_;
 };
