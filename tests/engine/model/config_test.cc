@@ -1,0 +1,129 @@
+#include "engine/model/config.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/status_matchers.h"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+ModelConfig Llama() {
+  ModelConfig config;
+  config.family = "llama";
+  config.architecture = "LlamaForCausalLM";
+  config.vocabulary = 100;
+  config.num_layers = 2;
+  config.model_width = config.embedding_width = 64;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_width = 16;
+  config.ffn_width = 128;
+  config.context_tokens = 512;
+  config.norm_epsilon = 1e-6F;
+  config.rope.theta = 123456.789;
+  config.rope.rotary_width = 16;
+  config.bos_token = 1;
+  config.eos_tokens = {2, 99};
+  return config;
+}
+
+TEST(ModelConfigTest, JsonKeepsEveryField) {
+  ModelConfig config = Llama();
+  config.rope.scaling = RopeScaling::kLlama3;
+  config.rope.factor = 8.0;
+  config.rope.low_freq_factor = 0.1;
+  config.rope.high_freq_factor = 3.3;
+  config.rope.original_context_tokens = 128;
+  ASSERT_OK_AND_ASSIGN(const ModelConfig read, ModelConfigFromJson(ModelConfigToJson(config)));
+  EXPECT_EQ(ModelConfigToJson(read), ModelConfigToJson(config));
+  EXPECT_EQ(read.rope.theta, config.rope.theta);
+  EXPECT_EQ(read.norm_epsilon, config.norm_epsilon);
+  EXPECT_EQ(read.rope.low_freq_factor, 0.1);
+  EXPECT_EQ(read.eos_tokens, config.eos_tokens);
+}
+
+TEST(ModelConfigTest, JsonKeepsDivisorsAndLearnedPositions) {
+  ModelConfig config = Llama();
+  config.rope.scaling = RopeScaling::kDivisors;
+  config.rope.divisors = {1.0F, 1.1F, 2.0F, 4.0F, 8.0F, 8.0F, 8.0F, 1e-7F};
+  ASSERT_OK_AND_ASSIGN(ModelConfig read, ModelConfigFromJson(ModelConfigToJson(config)));
+  EXPECT_EQ(read.rope.divisors, config.rope.divisors);
+  config = Llama();
+  config.family = "opt";
+  config.position = PositionKind::kLearned;
+  config.learned_position_offset = 2;
+  config.norm = NormKind::kLayer;
+  config.pre_norm = config.final_norm = config.gated_ffn = false;
+  config.tied_head = true;
+  config.activation = Activation::kGeluTanh;
+  ASSERT_OK_AND_ASSIGN(read, ModelConfigFromJson(ModelConfigToJson(config)));
+  EXPECT_EQ(read.learned_position_offset, 2);
+  EXPECT_EQ(read.position, PositionKind::kLearned);
+  EXPECT_EQ(read.norm, NormKind::kLayer);
+  EXPECT_EQ(read.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(read.tied_head);
+  EXPECT_FALSE(read.pre_norm);
+}
+
+TEST(ModelConfigTest, EveryFieldIsNeeded) {
+  const Json whole = Json::parse(ModelConfigToJson(Llama()));
+  for (const auto& [name, value] : whole.items()) {
+    Json part = whole;
+    part.erase(name);
+    EXPECT_THAT(ModelConfigFromJson(part.dump()), StatusIs(kInvalid, name)) << name;
+  }
+}
+
+struct RefusedCase {
+  const char* name;
+  Json changes;
+  const char* message;
+};
+
+class RefusedModelConfigTest : public ::testing::TestWithParam<RefusedCase> {};
+
+TEST_P(RefusedModelConfigTest, IsRefusedByName) {
+  Json config = Json::parse(ModelConfigToJson(Llama()));
+  config.merge_patch(GetParam().changes);
+  EXPECT_THAT(ModelConfigFromJson(config.dump()), StatusIs(kInvalid, GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedModelConfigTest,
+    ::testing::Values(
+        RefusedCase{"UnknownFamily", {{"family", "gpt9"}}, "family gpt9 is not one of"},
+        RefusedCase{"UnknownNorm", {{"norm", "batch"}}, "norm is not a value"},
+        RefusedCase{"UnknownActivation", {{"activation", "none"}}, "activation is not a value"},
+        RefusedCase{"VocabularyZero", {{"vocabulary", 0}}, "vocabulary"},
+        RefusedCase{"VocabularyHuge", {{"vocabulary", 1LL << 60}}, "vocabulary"},
+        RefusedCase{"HeadsHuge", {{"num_heads", 1LL << 40}}, "num_heads"},
+        RefusedCase{"HeadsNotDivisible", {{"num_kv_heads", 3}}, "num_kv_heads"},
+        RefusedCase{"RotaryAboveHead", {{"rope", {{"rotary_width", 18}}}}, "rotary_width"},
+        RefusedCase{"RotaryOdd", {{"rope", {{"rotary_width", 7}}}}, "rotary_width"},
+        RefusedCase{"RopeIsText", {{"rope", "none"}}, "rope is not an object"},
+        RefusedCase{"ScalingUnknown", {{"rope", {{"scaling", "yarn"}}}}, "scaling is not a value"},
+        RefusedCase{"NoDivisors", {{"rope", {{"scaling", "divisors"}}}}, "divisors is not an array"},
+        RefusedCase{"TooFewDivisors",
+                    {{"rope", {{"scaling", "divisors"}, {"divisors", {1.0, 2.0}}}}},
+                    "divisors has 2 numbers, not 8"},
+        RefusedCase{"DivisorIsText",
+                    {{"rope", {{"scaling", "divisors"}, {"divisors", {"x"}}}}},
+                    "not a number"},
+        RefusedCase{"EpsilonAboveOne", {{"norm_epsilon", 2.0}}, "norm_epsilon"},
+        RefusedCase{"BosBeyondVocabulary", {{"bos_token", 100}}, "bos_token"},
+        RefusedCase{"EosBeyondVocabulary", {{"eos_tokens", {100}}}, "eos_tokens"},
+        RefusedCase{"EosNegative", {{"eos_tokens", {-1}}}, "eos_tokens"},
+        RefusedCase{"EosIsNumber", {{"eos_tokens", 2}}, "eos_tokens is not an array"},
+        RefusedCase{"TooManyEos", {{"eos_tokens", std::vector<int>(65, 1)}}, "eos_tokens"}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace nightshift
