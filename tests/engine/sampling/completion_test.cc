@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "a",
                  0,
                  "\xe2\x82\xac"}),
-    [](const testing::TestParamInfo<StopCase>& info) { return info.param.name; });
+    [](const testing::TestParamInfo<StopCase>& one) { return one.param.name; });
 
 TEST(CompletionTest, GoesOnWithoutAStop) {
   EXPECT_FALSE(RunTexts({"ab", "ST", "O", "x"}, Rules({"STOP"})).has_value());
