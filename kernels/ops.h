@@ -66,7 +66,7 @@ struct RopeArgs {
 // What the sampler asks of the output head for one row.
 struct HeadRequest {
   float temperature = 0.0F;  // 0: greedy, no noise
-  uint64_t noise_key = 0;    // of (seed, request, position); see NoiseAt
+  uint64_t noise_key = 0;    // a hash of (seed, request, position); see NoiseAt
   int32_t num_candidates = 1;  // how many of the best logits to keep, >= 1
 };
 
@@ -77,13 +77,16 @@ struct Candidate {
 
 // Running result of one row while the head walks vocabulary shards in ascending order.
 struct HeadState {
-  float max_logit;            // start at -infinity
-  double sum_exp;             // of logits relative to max_logit
-  double tempered_sum_exp;    // of logits / temperature relative to max_logit / temperature
+  float max_logit;  // start at -infinity
+  double sum_exp;   // of logits relative to max_logit
+  // Of logits / temperature relative to max_logit / temperature; stays 0 when greedy.
+  double tempered_sum_exp;
   float best_noisy;           // start at -infinity
   int32_t noisy_winner;       // argmax of logit / temperature + Gumbel noise; -1 at start
   float noisy_winner_logit;   // its logit, before temperature and noise
-  std::vector<Candidate> candidates;  // best first; equal logits: the lower token first
+  // Best first; equal logits: the lower token first. NaN and -infinity never enter, nor do they
+  // win; a NaN shows in sum_exp, unless all are.
+  std::vector<Candidate> candidates;
 };
 
 struct HeadReduceArgs {
@@ -94,7 +97,8 @@ struct HeadReduceArgs {
 };
 
 // Gumbel(0, 1) noise of a token: a pure function of its key and the token id, the same on every
-// device. Uniform from a counter-based 64-bit hash (SplitMix64 finaliser), never 0 or 1.
+// device. Uniform from a counter-based 64-bit hash (SplitMix64 finaliser), never 0 or 1. Keys are
+// hashes: two that differ by a multiple of SplitMix64's constant would share noise, shifted.
 float NoiseAt(uint64_t noise_key, int32_t token);
 
 class Ops {

@@ -22,7 +22,8 @@ constexpr int64_t PanelElements(int64_t outputs, int64_t inputs) {
 }
 
 // Packs a row-major [outputs, inputs] matrix of a float type; writes the padding as zeros.
-// `target` holds PanelElements(outputs, inputs) elements of the same type. The two must not overlap.
+// `target` holds PanelElements(outputs, inputs) elements of the same type. The two must not
+// overlap.
 void PackPanels(const std::byte* source, DType dtype, int64_t outputs, int64_t inputs,
                 std::byte* target);
 

@@ -23,7 +23,9 @@ int64_t PaddedHeadWidth(const AttentionArgs& args) {
   return RoundUp(args.layout.head_width, 16);
 }
 
-int64_t GroupHeads(const AttentionArgs& args) { return args.num_heads / args.layout.kv_heads; }
+int64_t GroupHeads(const AttentionArgs& args) {
+  return args.num_heads / args.layout.kv_heads;
+}
 
 // The arrays of one task, carved from its scratch. Q = rows x heads of the group, row-major.
 struct TaskArrays {
@@ -118,13 +120,14 @@ void TransposeKeys(const T* source, int64_t count, int64_t width, float* target)
   }
 }
 
-HWY_INLINE F32Vec LoadValues(const float* source) { return hn::LoadU(F32Tag(), source); }
+HWY_INLINE F32Vec LoadValues(const float* source) {
+  return hn::LoadU(F32Tag(), source);
+}
 
 HWY_INLINE F32Vec LoadValues(const uint16_t* source) {
   const U32Tag du;
   const hn::Rebind<uint16_t, F32Tag> du16;
-  return hn::BitCast(F32Tag(),
-                     hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, source))));
+  return hn::BitCast(F32Tag(), hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, source))));
 }
 
 // target [count][padded_width] = rows of a page's [32][D], zeros behind column D.
@@ -157,11 +160,10 @@ void LoadTile(const AttentionTask& task, int64_t first_key, int64_t count,
         task.span->pages[static_cast<size_t>((first_key + done) / kPagePositions)];
     const int64_t part = std::min(kPagePositions, count - done);
     const auto* keys = reinterpret_cast<const T*>(page) + layout.element(task.kv_head, 0);
-    const auto* values = reinterpret_cast<const T*>(page + layout.plane_bytes()) +
-                         layout.element(task.kv_head, 0);
+    const auto* values =
+        reinterpret_cast<const T*>(page + layout.plane_bytes()) + layout.element(task.kv_head, 0);
     TransposeKeys(keys, part, layout.head_width, arrays.keys + done);
-    WidenValues(values, part, layout.head_width, padded_width,
-                arrays.values + done * padded_width);
+    WidenValues(values, part, layout.head_width, padded_width, arrays.values + done * padded_width);
   }
 }
 
@@ -249,8 +251,8 @@ void SoftmaxTile(float* scores, int64_t count, float scale, float* max_score, fl
   auto total = hn::Zero(d);
   for (int64_t i = 0; i < kTileKeys; i += lanes) {
     const auto is_valid = hn::Lt(hn::Iota(d, static_cast<float>(i)), limit);
-    const auto weight = hn::IfThenElseZero(
-        is_valid, hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max_all)));
+    const auto weight =
+        hn::IfThenElseZero(is_valid, hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max_all)));
     hn::Store(weight, d, scores + i);
     total = hn::Add(total, weight);
   }
@@ -369,7 +371,9 @@ int64_t AttentionScratchFloats(const AttentionArgs& args) {
   return 2 * width * kTileKeys + queries * (3 * width + kTileKeys + 4);
 }
 
-void AttendTask(const AttentionTask& task) { HWY_DYNAMIC_DISPATCH(AttendTaskSimd)(task); }
+void AttendTask(const AttentionTask& task) {
+  HWY_DYNAMIC_DISPATCH(AttendTaskSimd)(task);
+}
 
 }  // namespace nightshift::cpu
 #endif

@@ -1,11 +1,10 @@
-#include <sched.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include <hwy/targets.h>
+#include <sched.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

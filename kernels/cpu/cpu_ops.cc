@@ -50,17 +50,19 @@ void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float
   }
 }
 
-// Calls body(span, row in span) for the row-th row of all spans together.
+// One row of a ragged batch: the span's row-th.
 struct SpanRow {
   const AttentionSpan* span = nullptr;
   int64_t row = 0;
 };
 
-std::vector<SpanRow> ListRows(std::span<const AttentionSpan> spans) {
+// The rows of all spans, which lie in a matrix of `num_rows` rows.
+std::vector<SpanRow> ListRows(std::span<const AttentionSpan> spans, int64_t num_rows) {
   std::vector<SpanRow> rows;
   for (const AttentionSpan& span : spans) {
     const int64_t pages = static_cast<int64_t>(span.pages.size());
     CHECK_LE(span.first_position + span.num_rows, pages * kPagePositions);
+    CHECK_LE(span.first_row + span.num_rows, num_rows);
     for (int64_t row = 0; row < span.num_rows; ++row) {
       rows.push_back({&span, row});
     }
@@ -70,7 +72,9 @@ std::vector<SpanRow> ListRows(std::span<const AttentionSpan> spans) {
 
 }  // namespace
 
-void Scratch::Free::operator()(float* memory) const { std::free(memory); }
+void Scratch::Free::operator()(float* memory) const {
+  std::free(memory);
+}
 
 float* Scratch::Get(int64_t count) {
   if (count > capacity_) {
@@ -99,8 +103,8 @@ void CpuOps::ForEachRow(int64_t rows, int64_t row_work, const Body& body) {
   });
 }
 
-void CpuOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> ids,
-                             bool accumulate, MatrixView out) {
+void CpuOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> ids, bool accumulate,
+                             MatrixView out) {
   CHECK_EQ(out.rows, static_cast<int64_t>(ids.size()));
   CHECK_EQ(out.columns, table.inputs);
   // Each pair of k is a cache line of its own: dearer than reading a row.
@@ -128,9 +132,8 @@ MatrixView CpuOps::RoundInputs(MatrixView x) {
   if (compute_type_ != ComputeType::kBF16) return x;
   const MatrixView rounded = {rounded_inputs_.Get(x.rows * x.columns), x.rows, x.columns,
                               x.columns};
-  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
-    RoundThroughBF16(x.row(row), x.columns, rounded.row(row));
-  });
+  ForEachRow(x.rows, x.columns,
+             [&](int64_t row, int) { RoundThroughBF16(x.row(row), x.columns, rounded.row(row)); });
   return rounded;
 }
 
@@ -138,10 +141,11 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView o
   const WeightShardView& weight = args.weight;
   const int64_t panels = weight.panels();
   const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
-  // A panel is the unit; with few of them its rows are split too, in multiples of the widest tile.
+  // A panel is the unit; with few of them its rows are split too, into whole register tiles.
   const int64_t wanted_tasks = 4 * pool_.num_threads();
-  const int64_t row_parts = std::clamp<int64_t>(wanted_tasks / panels, 1, (x.rows + 23) / 24);
-  const int64_t part_rows = RoundUp((x.rows + row_parts - 1) / row_parts, 6);
+  const int64_t row_parts = std::clamp<int64_t>(
+      wanted_tasks / panels, 1, (x.rows + kMatMulRowMultiple - 1) / kMatMulRowMultiple);
+  const int64_t part_rows = RoundUp((x.rows + row_parts - 1) / row_parts, kMatMulRowMultiple);
   const int64_t unit_work = kPanelOutputs * x.columns * part_rows;
   const int64_t units = panels * row_parts;
   const int64_t task_units = std::max<int64_t>(1, kTaskWork / unit_work);
@@ -224,8 +228,8 @@ void CpuOps::StoreKv(const StoreKvArgs& args) {
   const KvPageLayout& layout = args.layout;
   CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
   CHECK_EQ(args.k.columns, layout.kv_heads * layout.head_width);
-  CHECK_EQ(args.v.columns, args.k.columns);
-  const std::vector<SpanRow> rows = ListRows(args.spans);
+  CheckSameShape(args.k, args.v);
+  const std::vector<SpanRow> rows = ListRows(args.spans, args.k.rows);
   const int64_t element_bytes = FloatBytes(layout.dtype);
   ForEachRow(static_cast<int64_t>(rows.size()), 2 * args.k.columns, [&](int64_t index, int) {
     const auto& [span, row] = rows[static_cast<size_t>(index)];

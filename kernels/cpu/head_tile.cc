@@ -35,8 +35,8 @@ float SumExpOfTileSimd(const float* logits, int64_t count, float max, float fact
   for (int64_t i = 0; i < count; i += LaneCount()) {
     const int64_t part = std::min(LaneCount(), count - i);
     const auto is_real = hn::Lt(hn::Iota(d, 0.0F), hn::Set(d, static_cast<float>(part)));
-    const auto shifted = hn::Mul(hn::Sub(LoadFirst(logits + i, part), hn::Set(d, max)),
-                                 hn::Set(d, factor));
+    const auto shifted =
+        hn::Mul(hn::Sub(LoadFirst(logits + i, part), hn::Set(d, max)), hn::Set(d, factor));
     // Exp maps NaN to 0 for being below its range: keep it, so that a broken row shows.
     const auto term = hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
     total = hn::Add(total, hn::IfThenElseZero(is_real, term));

@@ -125,9 +125,10 @@ void MultiplyRows(const PanelArgs& args, int64_t row, int64_t first, int64_t las
   }
 }
 
-// Rows and vectors of the widest tile: its sums, one pair of weights a vector and one input fit into
-// 32 registers as 6 x 4, into 16 registers as 5 x 2 (4 x 2 for F16, whose widening needs more). A
-// single row takes more vectors, so that enough independent sums hide the multiply-add's latency.
+// Rows and vectors of the widest tile: its sums, one pair of weights a vector and one input fit
+// into 32 registers as 6 x 4, into 16 registers as 5 x 2 (4 x 2 for F16, whose widening needs
+// more). A single row takes more vectors, so that enough independent sums hide the multiply-add's
+// latency.
 #if HWY_TARGET <= HWY_AVX3
 template <DType type>
 constexpr int kTileRows = 6;
@@ -200,7 +201,9 @@ namespace nightshift::cpu {
 
 HWY_EXPORT(MultiplyPanelSimd);
 
-void MultiplyPanel(const PanelArgs& args) { HWY_DYNAMIC_DISPATCH(MultiplyPanelSimd)(args); }
+void MultiplyPanel(const PanelArgs& args) {
+  HWY_DYNAMIC_DISPATCH(MultiplyPanelSimd)(args);
+}
 
 }  // namespace nightshift::cpu
 #endif

@@ -7,8 +7,10 @@
 
 namespace nightshift::cpu {
 
-// Rows of one call at most: the accumulators [rows][64] are scratch of the worker.
-inline constexpr int64_t kMaxMatMulRows = 256;
+// Calls are cut into multiples of this many rows: whole register tiles of every target (5 and 6).
+inline constexpr int64_t kMatMulRowMultiple = 30;
+// Rows of one call at most: the accumulators [rows][64] are scratch of the worker, 60 KiB.
+inline constexpr int64_t kMaxMatMulRows = 8 * kMatMulRowMultiple;
 
 // out[t, n] (+)= sum_k x[t, k] * weight[n, k] + bias[n] for the 64 outputs of one panel.
 // Each sum starts at 0 and takes k in ascending order, one multiply-add each (fused where the

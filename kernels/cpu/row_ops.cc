@@ -69,8 +69,8 @@ void LayerNormSimd(const float* x, const float* weight, const float* bias, float
   for (int64_t i = 0; i < columns; i += LaneCount()) {
     const int64_t part = std::min(LaneCount(), columns - i);
     const auto scaled = hn::Mul(hn::Sub(LoadFirst(x + i, part), center), factor);
-    StoreFirst(hn::MulAdd(scaled, LoadFirst(weight + i, part), LoadFirst(bias + i, part)),
-               out + i, part);
+    StoreFirst(hn::MulAdd(scaled, LoadFirst(weight + i, part), LoadFirst(bias + i, part)), out + i,
+               part);
   }
 }
 
@@ -98,15 +98,15 @@ HWY_INLINE F32Vec GeluErf(F32Vec x) {
   const auto one = hn::Set(d, 1.0F);
   const auto z = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 0.70710678F)), hn::Set(d, 9.0F));
   const auto t = hn::Div(one, hn::MulAdd(z, hn::Set(d, 0.35F), one));
-  constexpr float kCoefficients[] = {
-      0.0643240802F, -0.384488952F, 0.792433779F, -0.660849922F, 0.590581117F,
-      -0.0208850673F, 0.229691426F, 0.191363986F, 0.197829547F};
+  constexpr float kCoefficients[] = {0.0643240802F, -0.384488952F, 0.792433779F,
+                                     -0.660849922F, 0.590581117F,  -0.0208850673F,
+                                     0.229691426F,  0.191363986F,  0.197829547F};
   auto p = hn::Set(d, kCoefficients[0]);
   for (size_t i = 1; i < std::size(kCoefficients); ++i) {
     p = hn::MulAdd(p, t, hn::Set(d, kCoefficients[i]));
   }
-  const auto tail = hn::Mul(hn::Mul(hn::Set(d, 0.5F), hn::Mul(t, p)),
-                            hn::Exp(d, hn::Neg(hn::Mul(z, z))));
+  const auto tail =
+      hn::Mul(hn::Mul(hn::Set(d, 0.5F), hn::Mul(t, p)), hn::Exp(d, hn::Neg(hn::Mul(z, z))));
   const auto phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
   return hn::Mul(x, phi);
 }
@@ -163,14 +163,6 @@ void RotateHeadSimd(float* head, const float* cosines, const float* sines, int64
   }
 }
 
-void AddRowSimd(const float* source, int64_t columns, float* target) {
-  for (int64_t i = 0; i < columns; i += LaneCount()) {
-    const int64_t part = std::min(LaneCount(), columns - i);
-    StoreFirst(hn::Add(LoadFirst(target + i, part), LoadFirst(source + i, part)), target + i,
-               part);
-  }
-}
-
 }  // namespace nightshift::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -181,7 +173,6 @@ HWY_EXPORT(RmsNormSimd);
 HWY_EXPORT(LayerNormSimd);
 HWY_EXPORT(ActivateSimd);
 HWY_EXPORT(RotateHeadSimd);
-HWY_EXPORT(AddRowSimd);
 
 void RmsNormRow(const float* x, const float* weight, float epsilon, int64_t columns, float* out) {
   HWY_DYNAMIC_DISPATCH(RmsNormSimd)(x, weight, epsilon, columns, out);
@@ -202,10 +193,6 @@ void GatedActivateRow(Activation activation, float* gate, const float* up, int64
 
 void RotateHead(float* head, const float* cosines, const float* sines, int64_t pairs) {
   HWY_DYNAMIC_DISPATCH(RotateHeadSimd)(head, cosines, sines, pairs);
-}
-
-void AddRow(const float* source, int64_t columns, float* target) {
-  HWY_DYNAMIC_DISPATCH(AddRowSimd)(source, columns, target);
 }
 
 }  // namespace nightshift::cpu

@@ -20,7 +20,4 @@ void GatedActivateRow(Activation activation, float* gate, const float* up, int64
 // Rotates pairs (i, i + pairs) of one head by angles of the given cosines and sines, [pairs] each.
 void RotateHead(float* head, const float* cosines, const float* sines, int64_t pairs);
 
-// target += source.
-void AddRow(const float* source, int64_t columns, float* target);
-
 }  // namespace nightshift::cpu

@@ -22,7 +22,9 @@ using F32Tag = hn::ScalableTag<float>;
 using U32Tag = hn::RebindToUnsigned<F32Tag>;
 using F32Vec = hn::Vec<F32Tag>;
 
-HWY_INLINE int64_t LaneCount() { return static_cast<int64_t>(hn::Lanes(F32Tag())); }
+HWY_INLINE int64_t LaneCount() {
+  return static_cast<int64_t>(hn::Lanes(F32Tag()));
+}
 
 // The first `count` lanes from memory, zeros behind them; reads nothing beyond. count <= lanes.
 HWY_INLINE F32Vec LoadFirst(const float* source, int64_t count) {

@@ -9,7 +9,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace nightshift::cpu::HWY_NAMESPACE {
 
-const char* ThisTargetName() { return hwy::TargetName(HWY_TARGET); }
+const char* ThisTargetName() {
+  return hwy::TargetName(HWY_TARGET);
+}
 
 }  // namespace nightshift::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -19,7 +21,9 @@ namespace nightshift::cpu {
 
 HWY_EXPORT(ThisTargetName);
 
-const char* TargetName() { return HWY_DYNAMIC_DISPATCH(ThisTargetName)(); }
+const char* TargetName() {
+  return HWY_DYNAMIC_DISPATCH(ThisTargetName)();
+}
 
 }  // namespace nightshift::cpu
 #endif

@@ -66,16 +66,15 @@ class AttentionTest : public CpuTargetTest {
 
   // Stores and attends tokens [first, first + count), the next of the sequence, in one call.
   static std::vector<float> AttendChunk(Ops& ops, const KvPageLayout& layout,
-                                        const Sequence& sequence, const Pages& pages,
-                                        int64_t first, int64_t count) {
+                                        const Sequence& sequence, const Pages& pages, int64_t first,
+                                        int64_t count) {
     const int64_t q_columns = sequence.heads * sequence.width;
     const int64_t kv_columns = sequence.kv_heads * sequence.width;
     Matrix q(q_columns, RowsOf(sequence.q, q_columns, first, count));
     Matrix k(kv_columns, RowsOf(sequence.k, kv_columns, first, count));
     Matrix v(kv_columns, RowsOf(sequence.v, kv_columns, first, count));
     Matrix out(count, q_columns);
-    const AttentionSpan span = {
-        .num_rows = count, .first_position = first, .pages = pages.span()};
+    const AttentionSpan span = {.num_rows = count, .first_position = first, .pages = pages.span()};
     ops.StoreKv({.k = k.view(), .v = v.view(), .layout = layout, .spans = {&span, 1}});
     ops.Attention({.q = q.view(),
                    .out = out.view(),
@@ -162,9 +161,8 @@ TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
     const KvPageLayout layout = LayoutOf(first, compute);
     const Pages first_pages(layout, first.tokens);
     const Pages second_pages(layout, second.tokens);
-    const AttentionSpan spans[] = {
-        {.first_row = 5, .num_rows = 70, .pages = first_pages.span()},
-        {.first_row = 0, .num_rows = 5, .pages = second_pages.span()}};
+    const AttentionSpan spans[] = {{.first_row = 5, .num_rows = 70, .pages = first_pages.span()},
+                                   {.first_row = 0, .num_rows = 5, .pages = second_pages.span()}};
     const auto join = [](std::vector<float> a, const std::vector<float>& b) {
       a.insert(a.end(), b.begin(), b.end());
       return a;
@@ -237,8 +235,8 @@ TEST_P(AttentionTest, StoresKeysAndValuesRoundedToThePageType) {
     const int64_t position = 34;
     std::vector<float> stored(5);
     const std::byte* plane = pages.span()[1] + layout.plane_bytes();
-    WidenToF32(layout.dtype, plane + layout.element(1, position % 32) * FloatBytes(layout.dtype),
-               5, stored.data());
+    WidenToF32(layout.dtype, plane + layout.element(1, position % 32) * FloatBytes(layout.dtype), 5,
+               stored.data());
     const auto v = naive::RoundTo(layout.dtype, RowsOf(sequence.v, 10, position, 1));
     EXPECT_EQ(stored, std::vector<float>(v.begin() + 5, v.end()));
   }

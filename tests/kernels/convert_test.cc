@@ -19,7 +19,9 @@ double ValueOf(DType dtype, uint16_t bits) {
   return sign * std::ldexp((1 << mantissa_bits) + mantissa, exponent_field - bias - mantissa_bits);
 }
 
-uint16_t InfinityOf(DType dtype) { return dtype == DType::kF16 ? 0x7c00 : 0x7f80; }
+uint16_t InfinityOf(DType dtype) {
+  return dtype == DType::kF16 ? 0x7c00 : 0x7f80;
+}
 
 std::vector<uint16_t> Round(DType dtype, const std::vector<float>& values) {
   std::vector<uint16_t> bits(values.size());
@@ -60,11 +62,10 @@ TEST_P(ConvertTest, RoundsToTheNearestWithTiesToEven) {
       const auto high = static_cast<uint16_t>(low + 1);
       const auto middle = static_cast<float>((ValueOf(dtype, low) + ValueOf(dtype, high)) / 2.0);
       const uint16_t even = low % 2 == 0 ? low : high;
-      values.insert(values.end(), {middle, std::nextafter(middle, 0.0F),
-                                   std::nextafter(middle, INFINITY), -middle,
-                                   static_cast<float>(ValueOf(dtype, low))});
-      expected.insert(expected.end(),
-                      {even, low, high, static_cast<uint16_t>(even | 0x8000), low});
+      values.insert(values.end(),
+                    {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, INFINITY),
+                     -middle, static_cast<float>(ValueOf(dtype, low))});
+      expected.insert(expected.end(), {even, low, high, static_cast<uint16_t>(even | 0x8000), low});
     }
     const std::vector<uint16_t> rounded = Round(dtype, values);
     for (size_t i = 0; i < values.size(); ++i) {

@@ -1,7 +1,6 @@
-#include "kernels/device.h"
-
 #include <gmock/gmock.h>
 
+#include "kernels/device.h"
 #include "tests/kernels/cpu_ops_test_support.h"
 #include "tests/support/status_matchers.h"
 
@@ -11,8 +10,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(CpuDeviceTest, RefusesANegativeThreadCount) {
-  EXPECT_THAT(CreateCpuDevice(-3),
-              StatusIs(absl::StatusCode::kInvalidArgument, "-3 threads"));
+  EXPECT_THAT(CreateCpuDevice(-3), StatusIs(absl::StatusCode::kInvalidArgument, "-3 threads"));
 }
 
 TEST(CpuDeviceTest, ComputesOnHostMemoryWithOneThreadACoreByDefault) {

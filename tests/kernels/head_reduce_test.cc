@@ -126,8 +126,7 @@ TEST_P(HeadReduceTest, WinnerIsTheArgmaxOfLogitOverTemperaturePlusNoise) {
     int32_t expected = -1;
     float best = -kInfinity;
     for (int32_t token = 0; token < 333; ++token) {
-      const float value =
-          logits[static_cast<size_t>(token)] / temperature + NoiseAt(key, token);
+      const float value = logits[static_cast<size_t>(token)] / temperature + NoiseAt(key, token);
       if (value > best) {
         best = value;
         expected = token;
@@ -205,12 +204,11 @@ TEST(NoiseTest, IsTheGumbelQuantileOfTheSplitMixHash) {
     double uniform;
     float noise;
   };
-  constexpr Golden kGoldens[] = {
-      {0, 0, 0.88331080821364260647, 2.08684367697F},
-      {1234567, 0, 0.35007954202140811883, -0.048404268198F},
-      {1234567, 1, 0.17364409667091262879, -0.560042837269F},
-      {~uint64_t{0}, 128255, 0.30429462161609566184, -0.173750678903F},
-      {42, 2147483647, 0.64814222396641485435, 0.835528763048F}};
+  constexpr Golden kGoldens[] = {{0, 0, 0.88331080821364260647, 2.08684367697F},
+                                 {1234567, 0, 0.35007954202140811883, -0.048404268198F},
+                                 {1234567, 1, 0.17364409667091262879, -0.560042837269F},
+                                 {~uint64_t{0}, 128255, 0.30429462161609566184, -0.173750678903F},
+                                 {42, 2147483647, 0.64814222396641485435, 0.835528763048F}};
   for (const Golden& golden : kGoldens) {
     EXPECT_EQ(UniformAt(golden.key, golden.token), golden.uniform);
     EXPECT_FLOAT_EQ(NoiseAt(golden.key, golden.token), golden.noise);
@@ -239,8 +237,8 @@ TEST(NoiseTest, DrawsTokensWithTheirProbabilities) {
   for (uint64_t key = 0; key < kDraws; ++key) {
     int32_t best = 0;
     for (int32_t token = 1; token < 3; ++token) {
-      const bool wins = logits[token] + NoiseAt(key * 7919, token) >
-                        logits[best] + NoiseAt(key * 7919, best);
+      const bool wins =
+          logits[token] + NoiseAt(key * 7919, token) > logits[best] + NoiseAt(key * 7919, best);
       if (wins) best = token;
     }
     ++counts[best];

@@ -21,8 +21,8 @@ std::string Describe(const Types& types) {
 class MatMulTest : public CpuTargetTest {
  protected:
   // Multiplies all rows of `x` in one call.
-  static std::vector<float> Multiply(Device& device, ComputeType compute, const RandomWeight& weight,
-                                     const std::vector<float>& x) {
+  static std::vector<float> Multiply(Device& device, ComputeType compute,
+                                     const RandomWeight& weight, const std::vector<float>& x) {
     Matrix input(weight.inputs, x);
     Matrix out(input.view().rows, weight.outputs);
     device.ops(compute).MatMul({.x = input.view(), .weight = weight.shard(), .out = out.view()});
@@ -91,7 +91,7 @@ TEST_P(MatMulTest, GivesTheSameBitsAmongOtherRowsAndForOneThreadAndTwo) {
     const std::vector<float> x = naive::RandomValues(301 * weight.inputs, 6);
     const std::vector<float> together = Multiply(*two, types.compute, weight, x);
     EXPECT_EQ(BitsOf(together), BitsOf(Multiply(*one, types.compute, weight, x)));
-    for (const int64_t row : {0, 5, 6, 255, 256, 299, 300}) {
+    for (const int64_t row : {0, 5, 6, 239, 240, 299, 300}) {
       const auto first = x.begin() + row * weight.inputs;
       const auto alone = Multiply(*one, types.compute, weight, {first, first + weight.inputs});
       const auto out = together.begin() + row * weight.outputs;
@@ -107,8 +107,7 @@ TEST_P(MatMulTest, WritesOnlyTheColumnsOfItsShard) {
   Matrix out(3, weight.outputs, 5);
   device->ops(ComputeType::kF32)
       .MatMul({.x = x.view(), .weight = weight.Shard(64, 64), .out = out.view()});
-  const std::vector<float> whole =
-      Multiply(*device, ComputeType::kF32, weight, x.values());
+  const std::vector<float> whole = Multiply(*device, ComputeType::kF32, weight, x.values());
   for (int64_t row = 0; row < 3; ++row) {
     for (int64_t n = 0; n < weight.outputs; ++n) {
       const bool is_inside = n >= 64 && n < 128;

@@ -124,10 +124,9 @@ TEST_P(RowOpsTest, RopeAgreesWithTheOracle) {
                   .positions = positions});
       for (int64_t head = 0; head < 15; ++head) {
         const auto first = before.begin() + head * width;
-        naive::Result expected = {
-            naive::Rope(std::vector<float>(first, first + width), frequencies,
-                        positions[static_cast<size_t>(head / 3)], 1.25),
-            {}};
+        naive::Result expected = {naive::Rope(std::vector<float>(first, first + width), frequencies,
+                                              positions[static_cast<size_t>(head / 3)], 1.25),
+                                  {}};
         expected.tolerances.assign(static_cast<size_t>(width), 8.0 * naive::kF32Rounding);
         const auto after = x.values().begin() + head * width;
         ExpectWithin({after, after + width}, expected);

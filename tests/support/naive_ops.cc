@@ -143,8 +143,7 @@ std::vector<double> Rope(std::span<const float> head, std::span<const float> inv
   std::vector<double> rotated(head.begin(), head.end());
   const size_t pairs = inverse_frequencies.size();
   for (size_t i = 0; i < pairs; ++i) {
-    const double angle =
-        static_cast<double>(static_cast<float>(position) * inverse_frequencies[i]);
+    const double angle = static_cast<double>(static_cast<float>(position) * inverse_frequencies[i]);
     const double cosine = std::cos(angle) * magnitude;
     const double sine = std::sin(angle) * magnitude;
     const auto low = static_cast<double>(head[i]);

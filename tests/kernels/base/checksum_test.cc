@@ -28,8 +28,7 @@ TEST(Crc32cTest, GivesTheValuesOfTheIscsiStandard) {
 TEST(Crc32cTest, ContinuesFromPartToPart) {
   for (size_t cut = 0; cut <= 9; ++cut) {
     const std::string_view text = "123456789";
-    EXPECT_EQ(Crc32c(BytesOf(text.substr(cut)), Crc32c(BytesOf(text.substr(0, cut)))),
-              0xe3069283U);
+    EXPECT_EQ(Crc32c(BytesOf(text.substr(cut)), Crc32c(BytesOf(text.substr(0, cut)))), 0xe3069283U);
   }
 }
 

@@ -75,7 +75,9 @@ TEST(WorkerPoolTest, RunsOnTheCallersThreadWithOneThread) {
   EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-TEST(WorkerPoolTest, RefusesZeroThreads) { EXPECT_DEATH(WorkerPool(0), "num_threads"); }
+TEST(WorkerPoolTest, RefusesZeroThreads) {
+  EXPECT_DEATH(WorkerPool(0), "num_threads");
+}
 
 }  // namespace
 }  // namespace nightshift
