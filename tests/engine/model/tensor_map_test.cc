@@ -1,0 +1,157 @@
+#include "engine/model/tensor_map.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "engine/model/checkpoint.h"
+#include "tests/support/status_matchers.h"
+
+namespace nightshift {
+namespace {
+
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+
+class TensorMapTest : public ::testing::Test {
+ protected:
+  void Open(const std::string& model) {
+    ASSERT_OK_AND_ASSIGN(Checkpoint checkpoint,
+                         OpenCheckpoint(std::string(TEST_DATA_DIR) + "/tiny/" + model));
+    model_ = checkpoint.model;
+    tensors_ = checkpoint.tensors->tensors();
+  }
+  SourceTensor& Tensor(const std::string& name) {
+    return *std::find_if(tensors_.begin(), tensors_.end(),
+                         [&name](const SourceTensor& tensor) { return tensor.name == name; });
+  }
+  void Remove(const std::string& name) {
+    std::erase_if(tensors_, [&name](const SourceTensor& tensor) { return tensor.name == name; });
+  }
+  void Add(const std::string& name, const std::vector<int64_t>& shape) {
+    SourceTensor tensor = tensors_.front();
+    tensor.name = name;
+    tensor.shape = shape;
+    tensors_.push_back(tensor);
+  }
+  absl::StatusOr<TensorMap> Map() {
+    return MapTensors(model_, SourceFormat::kSafetensors, tensors_);
+  }
+
+  SourceModel model_;
+  std::vector<SourceTensor> tensors_;
+};
+
+TEST_F(TensorMapTest, OptFilesMayLackTheModelPrefix) {
+  Open("opt");
+  for (SourceTensor& tensor : tensors_) {
+    tensor.name = tensor.name.substr(std::string("model.").size());
+  }
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  EXPECT_EQ(map.tensors.size(), tensors_.size());
+}
+
+TEST_F(TensorMapTest, MissingTensorIsNamed) {
+  Open("llama");
+  Remove("model.layers.1.mlp.down_proj.weight");
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "model.layers.1.mlp.down_proj.weight is missing"));
+}
+
+TEST_F(TensorMapTest, AnotherShapeIsNamed) {
+  Open("llama");
+  Tensor("model.norm.weight").shape = {65};
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "model.norm.weight has the shape [65]"));
+}
+
+TEST_F(TensorMapTest, TransposedMatrixIsNamed) {
+  Open("llama");
+  Tensor("model.layers.0.mlp.up_proj.weight").shape = {64, 172};
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "the configuration asks for [172, 64]"));
+}
+
+TEST_F(TensorMapTest, TensorWithoutUseIsNamed) {
+  Open("llama");
+  Add("model.layers.0.self_attn.q_norm.weight", {16});
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "q_norm.weight has no use"));
+}
+
+TEST_F(TensorMapTest, TensorOfALayerTooManyIsNamed) {
+  Open("llama");
+  Add("model.layers.3.input_layernorm.weight", {64});
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "model.layers.3.input_layernorm.weight has no use"));
+}
+
+TEST_F(TensorMapTest, RotaryTablesArePassedOver) {
+  Open("llama");
+  Add("model.layers.0.self_attn.rotary_emb.inv_freq", {8});
+  EXPECT_OK(Map());
+}
+
+TEST_F(TensorMapTest, StoredBiasesAreUsedWhereNothingIsSaid) {
+  Open("llama");
+  model_.attention_bias.reset();
+  Add("model.layers.0.self_attn.q_proj.bias", {64});
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  EXPECT_TRUE(std::any_of(map.tensors.begin(), map.tensors.end(), [](const TensorOrigin& origin) {
+    return origin.spec.name == "layers.0.q.bias";
+  }));
+}
+
+TEST_F(TensorMapTest, BiasesMustBeAsDeclared) {
+  Open("llama");
+  Add("model.layers.0.self_attn.q_proj.bias", {64});
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "q_proj.bias is stored, the configuration says"));
+  Open("llama");
+  model_.ffn_bias = true;
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "gate_proj.bias is missing, the configuration says"));
+}
+
+TEST_F(TensorMapTest, HeadIsTiedWhereNothingIsSaidAndNoneIsStored) {
+  Open("llama");
+  model_.tied_head.reset();
+  ASSERT_OK_AND_ASSIGN(TensorMap map, Map());
+  EXPECT_FALSE(map.config.tied_head);
+  Remove("lm_head.weight");
+  ASSERT_OK_AND_ASSIGN(map, Map());
+  EXPECT_TRUE(map.config.tied_head);
+}
+
+TEST_F(TensorMapTest, DeclaredTieWinsOverAStoredHead) {
+  Open("llama");
+  model_.tied_head = true;
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  EXPECT_TRUE(map.config.tied_head);
+  EXPECT_EQ(map.notes.size(), 1U);
+}
+
+TEST_F(TensorMapTest, HeadThatIsDeclaredAndMissingIsNamed) {
+  Open("llama");
+  model_.tied_head = false;
+  Remove("lm_head.weight");
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "lm_head.weight is missing"));
+}
+
+TEST_F(TensorMapTest, NormsWithoutWeightsAreFilledWhereDeclared) {
+  Open("opt");
+  Remove("model.decoder.layers.2.final_layer_norm.weight");
+  Remove("model.decoder.layers.2.final_layer_norm.bias");
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "layers.2.final_layer_norm.weight is missing"));
+  model_.plain_norms = true;
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  for (const TensorOrigin& origin : map.tensors) {
+    if (origin.spec.name == "layers.2.ffn_norm.weight") {
+      EXPECT_EQ(origin.source, nullptr);
+      EXPECT_EQ(origin.fill, 1.0F);
+    }
+  }
+}
+
+TEST_F(TensorMapTest, QuantisedVectorIsRefused) {
+  Open("llama");
+  Tensor("model.norm.weight").dtype = DType::kI8G32;
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "model.norm.weight is a vector of type I8G32"));
+}
+
+}  // namespace
+}  // namespace nightshift
