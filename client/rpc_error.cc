@@ -20,6 +20,9 @@ std::string MessageOf(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return "no answer in time";
   }
+  if (status.error_code() == grpc::StatusCode::CANCELLED) {
+    return "the daemon ended the call";
+  }
   if (status.error_message().empty()) {
     return "the server gave no message";
   }
@@ -32,8 +35,11 @@ absl::Status FromRpcStatus(absl::string_view attempted, const grpc::Status& stat
   if (status.ok()) {
     return absl::OkStatus();
   }
-  absl::Status error(static_cast<absl::StatusCode>(status.error_code()),
-                     absl::StrCat(attempted, ": ", MessageOf(status)));
+  // We do not ask about calls that we cancelled ourselves: this is a daemon that shuts down.
+  const auto code = status.error_code() == grpc::StatusCode::CANCELLED
+                        ? absl::StatusCode::kUnavailable
+                        : static_cast<absl::StatusCode>(status.error_code());
+  absl::Status error(code, absl::StrCat(attempted, ": ", MessageOf(status)));
   google::rpc::Status details;
   if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
     Attach(details, error);

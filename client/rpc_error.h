@@ -29,6 +29,7 @@ struct ErrorDetails {
 };
 
 // The status of an RPC; its message becomes "attempted: message" and its details stay attached.
+// CANCELLED becomes UNAVAILABLE: not for calls that the caller cancelled.
 absl::Status FromRpcStatus(absl::string_view attempted, const grpc::Status& status);
 
 // Details of a status that FromRpcStatus made; empty for other statuses.
