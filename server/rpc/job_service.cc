@@ -1,0 +1,95 @@
+#include "server/rpc/job_service.h"
+
+#include "server/rpc/cancel_call.h"
+#include "server/rpc/read_calls.h"
+#include "server/rpc/results_call.h"
+#include "server/rpc/status_bridge.h"
+#include "server/rpc/submit_call.h"
+#include "server/rpc/submit_stream_call.h"
+#include "server/rpc/wait_call.h"
+
+namespace nightshift {
+
+grpc::ServerUnaryReactor* JobServiceRpc::SubmitJob(grpc::CallbackServerContext* context,
+                                                   const v1::SubmitJobRequest* request,
+                                                   v1::Job* response) {
+  return StartCall<SubmitCall>(context, *request, response, context_, acceptance_);
+}
+
+grpc::ServerReadReactor<v1::SubmitJobStreamRequest>* JobServiceRpc::SubmitJobStream(
+    grpc::CallbackServerContext* context, v1::Job* response) {
+  return StartCall<SubmitStreamCall>(context, response, context_, acceptance_, num_uploads_);
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::GetJob(grpc::CallbackServerContext* context,
+                                                const v1::GetJobRequest* request,
+                                                v1::Job* response) {
+  return StartCall<GetJobCall>(context, request->name(), response, context_);
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::ListJobs(grpc::CallbackServerContext* context,
+                                                  const v1::ListJobsRequest* request,
+                                                  v1::ListJobsResponse* response) {
+  return StartCall<ListJobsCall>(context, *request, response, context_);
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::WaitJob(grpc::CallbackServerContext* context,
+                                                 const v1::WaitJobRequest* request,
+                                                 v1::Job* response) {
+  return StartCall<WaitCall>(context, *request, response, context_);
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::CancelJob(grpc::CallbackServerContext* context,
+                                                   const v1::CancelJobRequest* request,
+                                                   v1::Job* response) {
+  return StartCall<CancelCall>(context, *request, response, context_);
+}
+
+grpc::ServerWriteReactor<v1::ResultBatch>* JobServiceRpc::StreamResults(
+    grpc::CallbackServerContext* context, const v1::StreamResultsRequest* request) {
+  return StartCall<ResultsCall>(context, *request, context_);
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::GetUploadStatus(
+    grpc::CallbackServerContext* context, const v1::GetUploadStatusRequest* /*request*/,
+    v1::UploadStatus* /*response*/) {
+  return Refuse(*context, "GetUploadStatus");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::PauseJob(grpc::CallbackServerContext* context,
+                                                  const v1::PauseJobRequest* /*request*/,
+                                                  v1::Job* /*response*/) {
+  return Refuse(*context, "PauseJob");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::ResumeJob(grpc::CallbackServerContext* context,
+                                                   const v1::ResumeJobRequest* /*request*/,
+                                                   v1::Job* /*response*/) {
+  return Refuse(*context, "ResumeJob");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::RetryFailed(grpc::CallbackServerContext* context,
+                                                     const v1::RetryFailedRequest* /*request*/,
+                                                     v1::Job* /*response*/) {
+  return Refuse(*context, "RetryFailed");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::DeleteJob(grpc::CallbackServerContext* context,
+                                                   const v1::DeleteJobRequest* /*request*/,
+                                                   google::protobuf::Empty* /*response*/) {
+  return Refuse(*context, "DeleteJob");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::GetPolicy(grpc::CallbackServerContext* context,
+                                                   const v1::GetPolicyRequest* /*request*/,
+                                                   v1::Policy* /*response*/) {
+  return Refuse(*context, "GetPolicy");
+}
+
+grpc::ServerUnaryReactor* JobServiceRpc::ExplainPolicy(grpc::CallbackServerContext* context,
+                                                       const v1::ExplainPolicyRequest* /*request*/,
+                                                       v1::ExplainPolicyResponse* /*response*/) {
+  return Refuse(*context, "ExplainPolicy");
+}
+
+}  // namespace nightshift

@@ -1,0 +1,115 @@
+#include "server/rpc/job_spec.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/request_check.h"
+#include "server/input/rpc_error.h"
+#include "server/rpc/status_bridge.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int32_t kDefaultAttempts = 3;
+constexpr int32_t kMaxAttempts = 100;
+constexpr int64_t kDefaultOutputTokens = 256;
+constexpr int kMaxLabels = 16;
+constexpr size_t kMaxLabelKeyBytes = 64;
+constexpr size_t kMaxLabelValueBytes = 512;
+
+absl::Status CheckLaterFields(const v1::JobSpec& spec) {
+  if (spec.has_completion_window()) {
+    return NotInThisVersion("spec.completion_window");
+  }
+  if (spec.has_not_before()) {
+    return NotInThisVersion("spec.not_before");
+  }
+  if (!spec.run_window().empty()) {
+    return NotInThisVersion("spec.run_window");
+  }
+  if (!spec.after_job().empty()) {
+    return NotInThisVersion("spec.after_job");
+  }
+  return absl::OkStatus();
+}
+
+void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
+  if (spec.labels_size() > kMaxLabels) {
+    violations.push_back(
+        {"spec.labels", absl::StrCat("has ", spec.labels_size(), " labels, at most ", kMaxLabels)});
+  }
+  for (const auto& [key, value] : spec.labels()) {
+    if (key.empty() || key.size() > kMaxLabelKeyBytes || value.size() > kMaxLabelValueBytes) {
+      violations.push_back(
+          {"spec.labels", absl::StrCat("has a key of ", key.size(), " bytes (1 to ",
+                                       kMaxLabelKeyBytes, ") with a value of ", value.size(),
+                                       " bytes (at most ", kMaxLabelValueBytes, ")")});
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status CheckSpec(const v1::JobSpec& spec) {
+  RETURN_IF_ERROR(CheckLaterFields(spec));
+  std::vector<FieldViolation> violations;
+  for (FieldViolation violation : CheckSampling(spec.sampling())) {
+    violation.field = "spec.sampling." + violation.field;
+    violations.push_back(std::move(violation));
+  }
+  const char* reason = violations.empty() ? reason::kFieldInvalid : reason::kFieldOutOfRange;
+  const auto check_enum = [&](bool known, const char* field, int number) {
+    if (!known) {
+      violations.push_back({field, absl::StrCat("has the unknown number ", number)});
+    }
+  };
+  check_enum(v1::Priority_IsValid(spec.priority()), "spec.priority", spec.priority());
+  check_enum(v1::OnInvalidLine_IsValid(spec.on_invalid_line()), "spec.on_invalid_line",
+             spec.on_invalid_line());
+  check_enum(v1::ComputeTypeChoice_IsValid(spec.compute_type()), "spec.compute_type",
+             spec.compute_type());
+  if (spec.max_attempts() < 0 || spec.max_attempts() > kMaxAttempts) {
+    violations.push_back({"spec.max_attempts", absl::StrCat("is ", spec.max_attempts(),
+                                                            ", must be 0 (3) to ", kMaxAttempts)});
+  }
+  CheckLabels(spec, violations);
+  return violations.empty() ? absl::OkStatus() : MakeFieldError(reason, violations);
+}
+
+v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
+  spec.set_model(std::string(defaults.model));
+  if (spec.priority() == v1::PRIORITY_UNSPECIFIED) {
+    spec.set_priority(v1::PRIORITY_NORMAL);
+  }
+  if (spec.on_invalid_line() == v1::ON_INVALID_LINE_UNSPECIFIED) {
+    spec.set_on_invalid_line(v1::ON_INVALID_LINE_RECORD_ERROR);
+  }
+  if (spec.compute_type() == v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
+    spec.set_compute_type(defaults.compute_type);
+  }
+  if (spec.max_attempts() == 0) {
+    spec.set_max_attempts(kDefaultAttempts);
+  }
+  v1::SamplingOptions resolved;
+  resolved.set_max_output_tokens(kDefaultOutputTokens);
+  resolved.set_temperature(0.0);
+  resolved.set_top_p(1.0);
+  resolved.set_top_k(0);
+  resolved.set_seed(defaults.seed);
+  resolved.set_logprobs(false);
+  resolved.set_top_logprobs(0);
+  resolved.MergeFrom(spec.sampling());
+  spec.mutable_sampling()->Swap(&resolved);
+  v1::PromptOptions prompt;
+  prompt.set_parse_special_in_content(false);
+  prompt.set_add_generation_prompt(true);
+  prompt.MergeFrom(spec.prompt_options());
+  spec.mutable_prompt_options()->Swap(&prompt);
+  return spec;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,26 @@
+// Checking a JobSpec and resolving what its caller left open. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// Errors: INVALID_ARGUMENT with every wrong field (FIELD_INVALID, FIELD_OUT_OF_RANGE), or
+// UNIMPLEMENTED naming a field of a later version.
+absl::Status CheckSpec(const v1::JobSpec& spec);
+
+// What a spec becomes when it is stored: no field is left to a default that a later version or
+// another daemon might read differently.
+struct SpecDefaults {
+  absl::string_view model;  // as the catalog names it
+  v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
+  uint64_t seed = 0;  // drawn
+};
+v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults);
+
+}  // namespace nightshift

@@ -1,0 +1,162 @@
+#include "server/rpc/job_view.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "kernels/base/checksum.h"
+#include "server/input/rpc_error.h"
+#include "server/security/identifiers.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kMicrosPerSecond = 1'000'000;
+constexpr char kNamePrefix[] = "jobs/";
+
+void SetTime(int64_t wall_us, google::protobuf::Timestamp& time) {
+  time.set_seconds(wall_us / kMicrosPerSecond);
+  time.set_nanos(static_cast<int32_t>(wall_us % kMicrosPerSecond * 1000));
+}
+
+int64_t Done(const RowCounts& counts) {
+  return counts.succeeded + counts.failed + counts.cancelled;
+}
+
+// What is left, at the tokens that a finished row took on average and the daemon's rate now.
+std::optional<double> SecondsLeft(const JobRecord& record, double tokens_per_second) {
+  const int64_t tokens = record.prompt_tokens + record.output_tokens;
+  if (record.state != JobState::kRunning || tokens_per_second <= 0.0 || tokens <= 0 ||
+      record.counts.succeeded <= 0) {
+    return std::nullopt;
+  }
+  const double tokens_per_row =
+      static_cast<double>(tokens) / static_cast<double>(record.counts.succeeded);
+  const int64_t left = record.counts.pending + record.counts.running;
+  return static_cast<double>(left) * tokens_per_row / tokens_per_second;
+}
+
+v1::Progress MakeProgress(const JobRecord& record, double tokens_per_second) {
+  v1::Progress progress;
+  progress.set_fraction(static_cast<double>(Done(record.counts)) /
+                        static_cast<double>(std::max<int64_t>(record.counts.total, 1)));
+  if (record.state == JobState::kRunning) {
+    progress.set_tokens_per_second(tokens_per_second);
+  }
+  constexpr double kMaxSeconds = 10.0 * 365 * 24 * 3600;
+  if (const auto seconds = SecondsLeft(record, tokens_per_second)) {
+    progress.mutable_eta()->set_seconds(static_cast<int64_t>(std::min(*seconds, kMaxSeconds)));
+  }
+  return progress;
+}
+
+std::string Etag(const JobRecord& record) {
+  const std::string state = absl::StrCat(record.uid, "/", static_cast<int>(record.state), "/",
+                                         record.last_seq, "/", record.counts.running);
+  return absl::StrCat(absl::Hex(Xxh3(std::as_bytes(std::span(state))), absl::kZeroPad16));
+}
+
+absl::Status BrokenRecord(const JobRecord& record, absl::string_view field) {
+  return MakeError(absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
+                   absl::StrCat(field, " of job ", record.id, " in the store does not parse"),
+                   {{"job", JobName(record.id)}});
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_second) {
+  v1::Job job;
+  job.set_name(JobName(record.id));
+  job.set_uid(record.uid);
+  job.set_tenant(record.tenant);
+  if (!job.mutable_spec()->ParseFromString(record.spec)) {
+    return BrokenRecord(record, "spec");
+  }
+  *job.mutable_labels() = job.spec().labels();
+  job.set_state(WireState(record.state));
+  *job.mutable_counts() = MakeCounts(record.counts);
+  job.mutable_tokens()->set_prompt(record.prompt_tokens);
+  job.mutable_tokens()->set_output(record.output_tokens);
+  *job.mutable_progress() = MakeProgress(record, tokens_per_second);
+  SetTime(record.create_time_us, *job.mutable_create_time());
+  if (record.start_time_us != 0) {
+    SetTime(record.start_time_us, *job.mutable_start_time());
+  }
+  if (record.end_time_us != 0) {
+    SetTime(record.end_time_us, *job.mutable_end_time());
+  }
+  job.set_last_seq(record.last_seq);
+  if (!record.error.empty() && !job.mutable_error()->ParseFromString(record.error)) {
+    return BrokenRecord(record, "error");
+  }
+  job.set_etag(Etag(record));
+  return job;
+}
+
+v1::JobState WireState(JobState state) {
+  switch (state) {
+    case JobState::kReceiving:
+      return v1::JOB_STATE_VALIDATING;
+    case JobState::kQueued:
+      return v1::JOB_STATE_QUEUED;
+    case JobState::kRunning:
+      return v1::JOB_STATE_RUNNING;
+    case JobState::kCancelling:
+      return v1::JOB_STATE_CANCELLING;
+    case JobState::kSucceeded:
+      return v1::JOB_STATE_SUCCEEDED;
+    case JobState::kFailed:
+      return v1::JOB_STATE_FAILED;
+    case JobState::kCancelled:
+      return v1::JOB_STATE_CANCELLED;
+  }
+  return v1::JOB_STATE_UNSPECIFIED;
+}
+
+std::optional<JobState> StoredState(v1::JobState state) {
+  for (const JobState stored : {JobState::kQueued, JobState::kRunning, JobState::kCancelling,
+                                JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) {
+    if (WireState(stored) == state) {
+      return stored;
+    }
+  }
+  return std::nullopt;
+}
+
+v1::JobCounts MakeCounts(const RowCounts& counts) {
+  v1::JobCounts wire;
+  wire.set_total(counts.total);
+  wire.set_pending(counts.pending);
+  wire.set_running(counts.running);
+  wire.set_succeeded(counts.succeeded);
+  wire.set_failed(counts.failed);
+  wire.set_cancelled(counts.cancelled);
+  return wire;
+}
+
+std::string JobName(absl::string_view id) {
+  return absl::StrCat(kNamePrefix, id);
+}
+
+absl::StatusOr<std::string> ParseJobName(absl::string_view name) {
+  absl::string_view id = name;
+  if (!absl::ConsumePrefix(&id, kNamePrefix) || !IsJobId(id)) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"name", "must be jobs/{id} with an id of [a-z0-9-]{1,63}"}});
+  }
+  return std::string(id);
+}
+
+absl::Status JobError(absl::Status status, absl::string_view id) {
+  if (!absl::IsNotFound(status)) {
+    return status;
+  }
+  return MakeError(absl::StatusCode::kNotFound, reason::kJobNotFound,
+                   absl::StrCat("job ", JobName(id), " is not known"), {{"job", JobName(id)}});
+}
+
+}  // namespace nightshift

@@ -1,0 +1,33 @@
+// A stored job as the API shows it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+#include "server/store/job_store.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// `tokens_per_second`: of the daemon now; 0 for unknown. DATA_LOSS when the record does not parse.
+absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_second);
+
+v1::JobState WireState(JobState state);
+// Empty for v1 states that the store does not have.
+std::optional<JobState> StoredState(v1::JobState state);
+v1::JobCounts MakeCounts(const RowCounts& counts);
+
+// "jobs/{id}" and back. INVALID_ARGUMENT (FIELD_INVALID, name) for anything else.
+std::string JobName(absl::string_view id);
+absl::StatusOr<std::string> ParseJobName(absl::string_view name);
+
+// NOT_FOUND from the store as callers see it (JOB_NOT_FOUND); other errors unchanged.
+absl::Status JobError(absl::Status status, absl::string_view id);
+
+}  // namespace nightshift

@@ -1,0 +1,263 @@
+#include "server/rpc/results_call.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+#include "server/rpc/job_view.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kDefaultBatchBytes = 64 << 10;
+constexpr int64_t kMaxBatchBytes = 1 << 20;
+
+absl::Status CheckRequest(const v1::StreamResultsRequest& request) {
+  if (request.after_seq() < 0) {
+    return MakeFieldError(
+        reason::kFieldInvalid,
+        {{"after_seq", absl::StrCat("is ", request.after_seq(), ", must be 0 or more")}});
+  }
+  if (request.max_batch_bytes() < 0) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"max_batch_bytes", absl::StrCat("is ", request.max_batch_bytes(),
+                                                            ", must be 0 or more")}});
+  }
+  if (request.order() == v1::RESULT_ORDER_INPUT) {
+    return NotInThisVersion("order INPUT");
+  }
+  if (!v1::ResultOrder_IsValid(request.order())) {
+    return MakeFieldError(
+        reason::kFieldInvalid,
+        {{"order", absl::StrCat("has the unknown number ", static_cast<int>(request.order()))}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AheadOf(int64_t after_seq, int64_t last_seq) {
+  return MakeError(absl::StatusCode::kOutOfRange, reason::kSeqAhead,
+                   absl::StrCat("after_seq is ", after_seq, ", the job has ", last_seq, " results"),
+                   {{"after_seq", absl::StrCat(after_seq)}, {"last_seq", absl::StrCat(last_seq)}});
+}
+
+}  // namespace
+
+void ResultsCall::Start() {
+  if (rpc_.calls.draining()) {
+    return FinishOnce(Draining());
+  }
+  if (const absl::Status checked = CheckRequest(request_); !checked.ok()) {
+    return FinishOnce(checked);
+  }
+  const auto id = ParseJobName(request_.name());
+  if (!id.ok()) {
+    return FinishOnce(id.status());
+  }
+  job_id_ = *id;
+  next_after_seq_ = request_.after_seq();
+  max_batch_bytes_ = request_.max_batch_bytes() == 0
+                         ? kDefaultBatchBytes
+                         : std::min<int64_t>(request_.max_batch_bytes(), kMaxBatchBytes);
+  const std::weak_ptr<ResultsCall> weak = Self();
+  if (request_.follow()) {
+    subscription_ = rpc_.store.events().Subscribe(job_id_, [weak] {
+      if (const auto self = weak.lock()) {
+        self->Wake();
+      }
+    });
+  }
+  open_call_ = rpc_.calls.Add(weak);
+  {
+    MutexLock lock(state_mutex_);
+    last_write_us_ = rpc_.clock.MonotonicMicros();
+  }
+  SetAlarm();
+  Wake();
+}
+
+void ResultsCall::Wake() {
+  {
+    MutexLock lock(state_mutex_);
+    if (phase_ != Phase::kIdle) {
+      woken_ = true;
+      return;
+    }
+    phase_ = Phase::kReading;
+  }
+  ReadStore();
+}
+
+void ResultsCall::ReadStore() {
+  const absl::Status queued =
+      rpc_.store.Read([self = Self()](JobStore& store) { self->Answer(self->LookInto(store)); });
+  if (!queued.ok()) {
+    FinishOnce(queued);
+  }
+}
+
+ResultsCall::Look ResultsCall::LookInto(JobStore& store) {
+  {
+    MutexLock lock(state_mutex_);
+    woken_ = false;
+  }
+  Look look;
+  // The job first: results that it counts are there when they are read after it.
+  const auto record = store.GetJob(job_id_);
+  if (!record.ok()) {
+    look.status = JobError(record.status(), job_id_);
+    return look;
+  }
+  if (next_after_seq_ > record->last_seq) {
+    look.status = AheadOf(next_after_seq_, record->last_seq);
+    return look;
+  }
+  auto results = store.ReadResults(job_id_, next_after_seq_, max_batch_bytes_);
+  look.status = results.status();
+  if (!results.ok()) {
+    return look;
+  }
+  look.results = *std::move(results);
+  look.state = WireState(record->state);
+  look.counts = MakeCounts(record->counts);
+  const int64_t reached = look.results.empty() ? next_after_seq_ : look.results.back().seq;
+  look.complete = reached >= record->last_seq && (IsTerminal(record->state) || !request_.follow());
+  return look;
+}
+
+void ResultsCall::Answer(Look look) {
+  if (!look.status.ok()) {
+    return FinishOnce(look.status);
+  }
+  if (const absl::Status filled = FillBatch(look.results); !filled.ok()) {
+    return FinishOnce(filled);
+  }
+  if (look.complete) {
+    return SendEnd(look);
+  }
+  if (rpc_.calls.draining()) {
+    return FinishOnce(Draining());
+  }
+  if (!look.results.empty()) {
+    return Send();
+  }
+  bool again = false;
+  {
+    MutexLock lock(state_mutex_);
+    again = woken_;
+    phase_ = again ? Phase::kReading : Phase::kIdle;
+  }
+  if (again) {
+    ReadStore();
+  }
+}
+
+absl::Status ResultsCall::FillBatch(const std::vector<StoredResult>& results) {
+  batch_.Clear();
+  for (const StoredResult& stored : results) {
+    v1::Result* result = batch_.add_results();
+    if (!result->ParseFromString(stored.body)) {
+      return MakeError(
+          absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
+          absl::StrCat("result ", stored.seq, " of job ", JobName(job_id_), " does not parse"),
+          {{"job", JobName(job_id_)}, {"seq", absl::StrCat(stored.seq)}});
+    }
+    result->set_seq(stored.seq);
+    next_after_seq_ = stored.seq;
+  }
+  batch_.set_next_seq(next_after_seq_);
+  return absl::OkStatus();
+}
+
+void ResultsCall::Send() {
+  {
+    MutexLock lock(state_mutex_);
+    phase_ = Phase::kWriting;
+    last_write_us_ = rpc_.clock.MonotonicMicros();
+  }
+  Operate([this] { StartWrite(&batch_); });
+}
+
+void ResultsCall::SendEnd(const Look& look) {
+  batch_.mutable_end()->set_state(look.state);
+  *batch_.mutable_end()->mutable_counts() = look.counts;
+  {
+    MutexLock lock(state_mutex_);
+    phase_ = Phase::kEnding;
+  }
+  // The write and the end go together; the end waits for the write.
+  if (Operate([this] { StartWrite(&batch_); })) {
+    FinishOnce(absl::OkStatus());
+  }
+}
+
+void ResultsCall::OnWriteDone(bool ok) {
+  if (!ok) {
+    return FinishOnce(absl::CancelledError("the client left"));
+  }
+  {
+    MutexLock lock(state_mutex_);
+    if (phase_ == Phase::kEnding) {
+      return;
+    }
+    phase_ = Phase::kReading;
+  }
+  ReadStore();
+}
+
+void ResultsCall::SetAlarm() {
+  const auto deadline = std::chrono::system_clock::now() +
+                        std::chrono::microseconds(rpc_.limits.heartbeat_interval_us);
+  MutexLock lock(state_mutex_);
+  if (ended_) {
+    return;
+  }
+  alarm_ = std::make_unique<grpc::Alarm>();
+  alarm_->Set(deadline, [weak = std::weak_ptr<ResultsCall>(Self())](bool expired) {
+    const auto self = weak.lock();
+    if (expired && self != nullptr) {
+      self->Beat();
+    }
+  });
+}
+
+void ResultsCall::Beat() {
+  bool beats = false;
+  bool stalled = false;
+  {
+    MutexLock lock(state_mutex_);
+    const int64_t silent_us = rpc_.clock.MonotonicMicros() - last_write_us_;
+    stalled = phase_ == Phase::kWriting && silent_us > rpc_.limits.stalled_reader_us;
+    beats = phase_ == Phase::kIdle;
+    if (beats) {
+      phase_ = Phase::kWriting;
+      last_write_us_ += silent_us;
+    }
+  }
+  if (stalled) {
+    return FinishOnce(MakeError(
+        absl::StatusCode::kAborted, reason::kReaderStalled,
+        absl::StrCat("the reader took nothing for ", rpc_.limits.stalled_reader_us / 1'000'000,
+                     " s; reopen after seq ", request_.after_seq())));
+  }
+  if (beats) {
+    batch_.Clear();
+    batch_.set_next_seq(next_after_seq_);
+    Operate([this] { StartWrite(&batch_); });
+  }
+  SetAlarm();
+}
+
+void ResultsCall::Ended() {
+  {
+    MutexLock lock(state_mutex_);
+    ended_ = true;
+    alarm_.reset();
+  }
+  rpc_.store.events().Unsubscribe(subscription_);
+  rpc_.calls.Remove(open_call_);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,86 @@
+// StreamResults: a job's results in commit order, from where the client left off.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/alarm.h>
+
+#include "kernels/base/mutex.h"
+#include "server/rpc/call.h"
+#include "server/rpc/open_calls.h"
+#include "server/rpc/rpc_context.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// One batch is in memory at a time: the next is read from the store when gRPC has taken the last,
+// so a slow reader costs nothing but its connection.
+class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
+                    public OpenCalls::Waiting {
+ public:
+  ResultsCall(grpc::CallbackServerContext* context, v1::StreamResultsRequest request,
+              RpcContext& rpc)
+      : Call(context), request_(std::move(request)), rpc_(rpc) {}
+
+  void Start();
+  // There may be something to send.
+  void Wake() override;
+
+ private:
+  // What the call is doing; every change is under state_mutex_.
+  enum class Phase {
+    kIdle,     // all that there is was sent; waits to be woken
+    kReading,  // a store read is queued or runs
+    kWriting,  // batch_ is with gRPC
+    kEnding,   // the last batch is with gRPC
+  };
+  // What a look into the store gave.
+  struct Look {
+    absl::Status status;
+    std::vector<StoredResult> results;
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+    v1::JobCounts counts;
+    bool complete = false;  // nothing will come after these
+  };
+
+  void OnWriteDone(bool ok) override;
+  void Ended() override;
+  void ReadStore();
+  // On a reader thread.
+  Look LookInto(JobStore& store);
+  void Answer(Look look);
+  absl::Status FillBatch(const std::vector<StoredResult>& results);
+  void Send();
+  void SendEnd(const Look& look);
+  void SetAlarm();
+  void Beat();
+  std::shared_ptr<ResultsCall> Self() {
+    return std::static_pointer_cast<ResultsCall>(shared_from_this());
+  }
+
+  const v1::StreamResultsRequest request_;
+  RpcContext& rpc_;
+  std::string job_id_;
+  int64_t max_batch_bytes_ = 0;
+  int64_t subscription_ = 0;
+  int64_t open_call_ = 0;
+
+  // Of the thread whose turn it is: the reader in kReading, gRPC in kWriting.
+  int64_t next_after_seq_ = 0;
+  v1::ResultBatch batch_;
+
+  Mutex state_mutex_;
+  Phase phase_ ABSL_GUARDED_BY(state_mutex_) = Phase::kIdle;
+  bool woken_ ABSL_GUARDED_BY(state_mutex_) = false;  // while reading or writing
+  int64_t last_write_us_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  // One for each beat: an alarm must not be set again by its own callback. Empty after the end.
+  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(state_mutex_);
+  bool ended_ ABSL_GUARDED_BY(state_mutex_) = false;
+};
+
+}  // namespace nightshift

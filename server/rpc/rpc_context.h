@@ -1,0 +1,50 @@
+// RpcContext: what the services work with, made by the Server, which outlives them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "kernels/base/clock.h"
+#include "server/input/parse_limits.h"
+#include "server/rpc/open_calls.h"
+#include "server/rpc/page_token.h"
+#include "server/rpc/task_pool.h"
+#include "server/scheduling/model_catalog.h"
+#include "server/scheduling/runner.h"
+#include "server/store/store_actor.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+struct RpcLimits {
+  ParseLimits parse;
+  int64_t max_message_bytes = 4 << 20;
+  int64_t max_inline_bytes = 3'670'016;  // 3.5 MiB: all requests of a SubmitJob
+  int64_t max_chunk_bytes = 1 << 20;
+  int64_t max_input_bytes = int64_t{20} << 30;
+  int64_t max_rows = 10'000'000;
+  int64_t max_uploads = 16;  // at one time
+  int64_t heartbeat_interval_us = 15'000'000;
+  int64_t stalled_reader_us = 300'000'000;
+};
+
+struct RpcContext {
+  StoreActor& store;
+  ModelCatalog& catalog;
+  const Clock& clock;
+  TaskPool& tasks;  // short: a chunk, a small job
+  TaskPool& scans;  // long: the pass over an uploaded input
+  OpenCalls& calls;
+  PageTokens tokens;
+  RpcLimits limits;
+  std::string jobs_directory;     // folder of published inputs
+  std::string uploads_directory;  // folder of inputs that are being received
+  std::string jobs_prefix;        // of jobs_directory, relative to the state directory
+  v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
+  std::function<RunnerStatus()> runner_status;
+};
+
+}  // namespace nightshift

@@ -1,0 +1,167 @@
+#include "server/rpc/server_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+#include "server/rpc/call.h"
+#include "server/rpc/status_bridge.h"
+
+namespace nightshift {
+namespace {
+
+v1::Model MakeModel(const CatalogModel& model, const std::string& loaded_model) {
+  v1::Model wire;
+  wire.set_name(model.name);
+  wire.set_architecture(model.architecture);
+  wire.set_digest(model.digest);
+  wire.set_parameters(model.parameters);
+  wire.set_bytes(model.bytes);
+  wire.set_context_tokens(model.context_tokens);
+  wire.set_has_tokenizer(model.has_tokenizer);
+  wire.set_has_chat_template(model.has_chat_template);
+  wire.set_loaded(model.name == loaded_model);
+  if (!model.status.ok()) {
+    constexpr int64_t kMaxErrorBytes = 1024;
+    wire.set_error(CleanText(model.status.message(), kMaxErrorBytes));
+  }
+  return wire;
+}
+
+// Looks into the models' folder: on a task thread.
+class ListModelsCall : public UnaryCall<v1::ListModelsResponse> {
+ public:
+  ListModelsCall(grpc::CallbackServerContext* context, v1::ListModelsRequest request,
+                 v1::ListModelsResponse* response, RpcContext& rpc)
+      : UnaryCall(context, response), request_(std::move(request)), rpc_(rpc) {}
+
+  void Start() {
+    const auto self = std::static_pointer_cast<ListModelsCall>(shared_from_this());
+    const absl::Status pushed = rpc_.tasks.Push([self] { self->Respond(self->List()); });
+    if (!pushed.ok()) {
+      Respond(pushed);
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::ListModelsResponse> List() {
+    constexpr int64_t kDefaultPage = 50;
+    constexpr int64_t kMaxPage = 1000;
+    ASSIGN_OR_RETURN(const int64_t page_size,
+                     PageSize(request_.page_size(), kDefaultPage, kMaxPage));
+    PagePosition after;
+    if (!request_.page_token().empty()) {
+      ASSIGN_OR_RETURN(after, rpc_.tokens.Read("models", request_.page_token()));
+    }
+    rpc_.catalog.Rescan();
+    std::vector<CatalogModel> models = rpc_.catalog.List();
+    std::sort(models.begin(), models.end(),
+              [](const CatalogModel& a, const CatalogModel& b) { return a.name < b.name; });
+    const std::string loaded = rpc_.runner_status().loaded_model;
+    v1::ListModelsResponse response;
+    for (const CatalogModel& model : models) {
+      if (model.name <= after.text) {
+        continue;
+      }
+      if (response.models_size() == page_size) {
+        const std::string& last = response.models(response.models_size() - 1).name();
+        response.set_next_page_token(rpc_.tokens.Write("models", {0, last}));
+        break;
+      }
+      *response.add_models() = MakeModel(model, loaded);
+    }
+    return response;
+  }
+
+  const v1::ListModelsRequest request_;
+  RpcContext& rpc_;
+};
+
+class GetModelCall : public UnaryCall<v1::Model> {
+ public:
+  GetModelCall(grpc::CallbackServerContext* context, std::string name, v1::Model* response,
+               RpcContext& rpc)
+      : UnaryCall(context, response), name_(std::move(name)), rpc_(rpc) {}
+
+  void Start() {
+    const auto self = std::static_pointer_cast<GetModelCall>(shared_from_this());
+    const absl::Status pushed = rpc_.tasks.Push([self] { self->Respond(self->Get()); });
+    if (!pushed.ok()) {
+      Respond(pushed);
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::Model> Get() {
+    rpc_.catalog.Rescan();
+    for (const CatalogModel& model : rpc_.catalog.List()) {
+      if (model.name == name_) {
+        return MakeModel(model, rpc_.runner_status().loaded_model);
+      }
+    }
+    constexpr int64_t kMaxQuotedBytes = 128;
+    const std::string name = CleanText(name_, kMaxQuotedBytes);
+    return MakeError(absl::StatusCode::kNotFound, reason::kModelNotFound,
+                     absl::StrCat("model ", name, " is not known"), {{"model", name}});
+  }
+
+  const std::string name_;
+  RpcContext& rpc_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ServerServiceRpc::GetServerInfo(
+    grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
+    v1::ServerInfo* response) {
+  const RunnerStatus runner = context_.runner_status();
+  *response = info_;
+  response->set_draining(context_.calls.draining());
+  response->set_loaded_model(runner.loaded_model);
+  response->set_device(runner.device);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerServiceRpc::ListModels(grpc::CallbackServerContext* context,
+                                                       const v1::ListModelsRequest* request,
+                                                       v1::ListModelsResponse* response) {
+  return StartCall<ListModelsCall>(context, *request, response, context_);
+}
+
+grpc::ServerUnaryReactor* ServerServiceRpc::GetModel(grpc::CallbackServerContext* context,
+                                                     const v1::GetModelRequest* request,
+                                                     v1::Model* response) {
+  return StartCall<GetModelCall>(context, request->name(), response, context_);
+}
+
+grpc::ServerUnaryReactor* ServerServiceRpc::SetDrain(grpc::CallbackServerContext* context,
+                                                     const v1::SetDrainRequest* /*request*/,
+                                                     v1::ServerInfo* /*response*/) {
+  return Refuse(*context, "SetDrain");
+}
+
+grpc::ServerUnaryReactor* ServerServiceRpc::DumpTimeline(grpc::CallbackServerContext* context,
+                                                         const v1::DumpTimelineRequest* /*request*/,
+                                                         v1::Timeline* /*response*/) {
+  return Refuse(*context, "DumpTimeline");
+}
+
+v1::Limits MakeLimits(const RpcLimits& limits) {
+  v1::Limits wire;
+  wire.set_max_message_bytes(limits.max_message_bytes);
+  wire.set_max_chunk_bytes(limits.max_chunk_bytes);
+  wire.set_max_line_bytes(limits.parse.max_line_bytes);
+  wire.set_max_prompt_bytes(limits.parse.max_prompt_bytes);
+  wire.set_max_requests_per_job(limits.max_rows);
+  wire.set_max_custom_id_bytes(limits.parse.max_custom_id_bytes);
+  return wire;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,174 @@
+#include "server/rpc/submit_stream_call.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+
+namespace nightshift {
+namespace {
+
+absl::Status WrongOrder(absl::string_view part, absl::string_view problem) {
+  return MakeFieldError(reason::kFieldInvalid, {{std::string(part), std::string(problem)}});
+}
+
+absl::Status Incomplete(int64_t committed_bytes) {
+  return MakeError(absl::StatusCode::kAborted, reason::kUploadIncomplete,
+                   absl::StrCat("the upload ended after ", committed_bytes,
+                                " bytes without finish; nothing of it was kept"),
+                   {{"committedSize", absl::StrCat(committed_bytes)}});
+}
+
+absl::Status TooManyUploads(int64_t limit) {
+  constexpr int64_t kRetryDelayMs = 2000;
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kResourceExhausted, reason::kBacklogFull,
+                absl::StrCat(limit, " uploads are in progress, the daemon's limit; come again"),
+                {{"limit", absl::StrCat(limit)}}),
+      kRetryDelayMs);
+}
+
+}  // namespace
+
+SubmitStreamCall::SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response,
+                                   RpcContext& rpc, Acceptance& acceptance,
+                                   std::atomic<int64_t>& num_uploads)
+    : Call(context),
+      response_(response),
+      rpc_(rpc),
+      acceptance_(acceptance),
+      num_uploads_(num_uploads) {
+  num_uploads_.fetch_add(1);
+}
+
+SubmitStreamCall::~SubmitStreamCall() {
+  num_uploads_.fetch_sub(1);
+}
+
+void SubmitStreamCall::Start() {
+  if (num_uploads_.load() > rpc_.limits.max_uploads) {
+    FinishOnce(TooManyUploads(rpc_.limits.max_uploads));
+    return;
+  }
+  ReadNext();
+}
+
+void SubmitStreamCall::ReadNext() {
+  Operate([this] { StartRead(&message_); });
+}
+
+void SubmitStreamCall::OnReadDone(bool ok) {
+  if (!ok) {
+    FinishOnce(Incomplete(upload_ == nullptr ? 0 : upload_->committed_bytes()));
+    return;
+  }
+  if (const absl::Status pushed = rpc_.tasks.Push([self = Self()] { self->Take(); });
+      !pushed.ok()) {
+    FinishOnce(pushed);
+  }
+}
+
+void SubmitStreamCall::Take() {
+  if (message_.has_finish() && submission_) {
+    TakeFinish(message_.finish());
+    return;
+  }
+  const absl::Status taken = TakePart();
+  if (!taken.ok()) {
+    FinishOnce(taken);
+    return;
+  }
+  ReadNext();
+}
+
+absl::Status SubmitStreamCall::TakePart() {
+  switch (message_.part_case()) {
+    case v1::SubmitJobStreamRequest::kHeader:
+      return TakeHeader(message_.header());
+    case v1::SubmitJobStreamRequest::kChunk:
+      return TakeChunk(message_.chunk());
+    case v1::SubmitJobStreamRequest::kFinish:
+      return WrongOrder("finish", "came before the header");
+    case v1::SubmitJobStreamRequest::PART_NOT_SET:
+      break;
+  }
+  return WrongOrder("part", "is missing");
+}
+
+absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Header& header) {
+  if (submission_) {
+    return WrongOrder("header", "came twice");
+  }
+  if (header.request_id().empty()) {
+    return MakeFieldError(reason::kFieldInvalid, {{"header.request_id", "is required: a UUID"}});
+  }
+  if (header.format() != v1::INPUT_FORMAT_JSONL && header.format() != v1::INPUT_FORMAT_PROTO) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"header.format", absl::StrCat("must be JSONL or PROTO, is ",
+                                                          static_cast<int>(header.format()))}});
+  }
+  if (header.resume_offset() != 0) {
+    return MakeError(absl::StatusCode::kFailedPrecondition, reason::kUploadOffsetMismatch,
+                     absl::StrCat("header.resume_offset is ", header.resume_offset(),
+                                  ", this version keeps nothing of an upload that broke off"),
+                     {{"committedSize", "0"}});
+  }
+  Submission submission = {.job_id = header.job_id(),
+                           .request_id = header.request_id(),
+                           .spec = header.spec(),
+                           .format = header.format(),
+                           .validate_only = header.validate_only()};
+  RETURN_IF_ERROR(acceptance_.Check(submission));
+  // An unknown model is told before gigabytes are sent.
+  RETURN_IF_ERROR(acceptance_.CheckModel(submission.spec.model()));
+  ASSIGN_OR_RETURN(upload_, Upload::Create(rpc_.uploads_directory));
+  submission_ = std::move(submission);
+  return absl::OkStatus();
+}
+
+absl::Status SubmitStreamCall::TakeChunk(const v1::SubmitJobStreamRequest::Chunk& chunk) {
+  if (!submission_) {
+    return WrongOrder("chunk", "came before the header");
+  }
+  const auto size = static_cast<int64_t>(chunk.data().size());
+  if (size > rpc_.limits.max_chunk_bytes) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"chunk.data", absl::StrCat("has ", size, " bytes, at most ",
+                                                       rpc_.limits.max_chunk_bytes)}});
+  }
+  if (upload_->committed_bytes() + size > rpc_.limits.max_input_bytes) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"chunk.data", absl::StrCat("the input has more than ",
+                                                       rpc_.limits.max_input_bytes, " bytes")}});
+  }
+  return upload_->Append(chunk.offset(), chunk.data(), chunk.crc32c());
+}
+
+void SubmitStreamCall::TakeFinish(const v1::SubmitJobStreamRequest::Finish& finish) {
+  if (const absl::Status finished = upload_->Finish(finish.total_bytes(), finish.sha256());
+      !finished.ok()) {
+    FinishOnce(finished);
+    return;
+  }
+  if (const absl::Status pushed = rpc_.scans.Push([self = Self()] { self->AcceptUpload(); });
+      !pushed.ok()) {
+    FinishOnce(pushed);
+  }
+}
+
+void SubmitStreamCall::AcceptUpload() {
+  Respond(acceptance_.Accept(*submission_, std::move(upload_)));
+}
+
+void SubmitStreamCall::Respond(absl::StatusOr<v1::Job> answer) {
+  FinishAfter(answer.status(), [&] {
+    if (answer.ok()) {
+      *response_ = *std::move(answer);
+    }
+  });
+}
+
+}  // namespace nightshift
