@@ -1,0 +1,143 @@
+#include "server/daemon.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <malloc.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "kernels/base/log.h"
+#include "server/server.h"
+
+namespace nightshift {
+namespace {
+
+sigset_t WaitedSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);  // ours: the drain has ended
+  return signals;
+}
+
+// The next waited signal, or 0 when `seconds` pass first; negative seconds: for ever.
+int WaitForSignal(int64_t seconds) {
+  const sigset_t signals = WaitedSignals();
+  const timespec timeout = {.tv_sec = seconds, .tv_nsec = 0};
+  int signal = -1;
+  do {
+    signal =
+        seconds < 0 ? sigwaitinfo(&signals, nullptr) : sigtimedwait(&signals, nullptr, &timeout);
+  } while (signal < 0 && errno == EINTR);
+  return signal < 0 ? 0 : signal;
+}
+
+absl::Status WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses) {
+  if (path.empty()) {
+    return absl::OkStatus();
+  }
+  // Written aside, so that who waits for the file never sees half of it.
+  const std::string aside = path + ".part";
+  {
+    std::ofstream file(aside);
+    file << absl::StrJoin(addresses, "\n") << "\n";
+    if (!file.flush()) {
+      return absl::FailedPreconditionError(absl::StrCat("write ready file ", aside));
+    }
+  }
+  return std::rename(aside.c_str(), path.c_str()) == 0
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat("rename ready file to ", path));
+}
+
+void Announce(const Server& server) {
+  for (const std::string& address : server.addresses()) {
+    LOG(INFO) << "listening address=" << address;
+  }
+  sd_notify(0, "READY=1\nSTATUS=accepting jobs");
+}
+
+// Ends the server. The drain has a thread of its own, so that signals and the timeout are heard.
+void DrainWithin(Server& server, int64_t timeout_s) {
+  sd_notify(0, "STOPPING=1\nSTATUS=draining");
+  std::thread drain([&server] {
+    server.Drain();
+    ::kill(::getpid(), SIGUSR1);
+  });
+  const std::time_t end = std::time(nullptr) + timeout_s;
+  while (true) {
+    const int64_t left = end - std::time(nullptr);
+    const int signal = left > 0 ? WaitForSignal(left) : 0;
+    if (signal == SIGUSR1) {
+      break;
+    }
+    if (signal == 0) {
+      LOG(ERROR) << "drain_timeout timeout_s=" << timeout_s
+                 << " action=kill lost=tokens_of_requests_in_flight";
+      std::raise(SIGKILL);
+    }
+    LOG(INFO) << "drain_hurried signal=" << signal;
+    server.Hurry();
+  }
+  drain.join();
+}
+
+}  // namespace
+
+void PrepareProcess() {
+  // Arenas for a few threads, large blocks mapped by themselves: what is freed goes back to the
+  // system, so that the process stays near its budget.
+  constexpr int kMaxArenas = 4;
+  constexpr int kMapAboveBytes = 256 << 10;
+  mallopt(M_ARENA_MAX, kMaxArenas);
+  mallopt(M_MMAP_THRESHOLD, kMapAboveBytes);
+  mallopt(M_TRIM_THRESHOLD, 4 * kMapAboveBytes);
+  const sigset_t signals = WaitedSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
+  LOG(INFO) << "starting " << absl::StrJoin(line.effective, " ");
+  std::atomic<bool> fatal{false};
+  ServerParts parts;
+  parts.engine_factory = std::move(engine_factory);
+  parts.on_fatal = [&fatal](const absl::Status& status) {
+    LOG(ERROR) << "store_failed action=exit status=" << status.ToString();
+    fatal.store(true);
+    ::kill(::getpid(), SIGTERM);
+  };
+  auto server = Server::Start(line.options, std::move(parts));
+  if (!server.ok()) {
+    LOG(ERROR) << "start_refused status=" << server.status().ToString();
+    return absl::IsFailedPrecondition(server.status()) || absl::IsInvalidArgument(server.status())
+               ? kExitConfig
+               : kExitFailure;
+  }
+  if (const absl::Status written = WriteReadyFile(line.options.ready_file, (*server)->addresses());
+      !written.ok()) {
+    LOG(ERROR) << "start_refused status=" << written.ToString();
+    return kExitConfig;
+  }
+  Announce(**server);
+  const int signal = WaitForSignal(-1);
+  LOG(INFO) << "draining signal=" << signal;
+  DrainWithin(**server, line.options.drain_timeout_s);
+  server->reset();
+  LOG(INFO) << "stopped";
+  return fatal.load() ? kExitFailure : kExitOk;
+}
+
+}  // namespace nightshift

@@ -1,0 +1,116 @@
+// nightshiftd: the daemon, and the tools that need the engine's file formats.
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "engine/engine.h"
+#include "server/daemon.h"
+#include "server/options.h"
+#include "server/tools/import.h"
+#include "server/tools/model_show.h"
+#include "server/tools/model_verify.h"
+
+namespace nightshift {
+namespace {
+
+// For people: one line on stderr.
+int Fail(const char* what, const absl::Status& status, int exit_code) {
+  const std::string message(status.message());
+  std::fprintf(stderr, "nightshiftd: %s: %s\n", what, message.c_str());
+  return exit_code;
+}
+
+int Print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
+// Exit codes as the client's: 9 input invalid, 10 disk, 1 other.
+int ToolExitCode(const absl::Status& status) {
+  constexpr int kExitInvalidInput = 9;
+  constexpr int kExitDisk = 10;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+      return kExitInvalidInput;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted:
+      return kExitDisk;
+    default:
+      return kExitFailure;
+  }
+}
+
+int Import(const CommandLine& line) {
+  ImportOptions options = {.source = line.source,
+                           .output = line.output,
+                           .name = line.name,
+                           .without_tokenizer = line.without_tokenizer,
+                           .without_template = line.without_template};
+  const auto summary = ImportModel(options);
+  if (!summary.ok()) {
+    return Fail("import", summary.status(), ToolExitCode(summary.status()));
+  }
+  for (const std::string& note : summary->notes) {
+    std::fprintf(stderr, "%s\n", note.c_str());
+  }
+  return Print("imported " + line.source + " to " + line.output + "\n");
+}
+
+int ShowPack(const CommandLine& line) {
+  const auto text = ShowModel(line.pack, line.json ? ShowFormat::kJson : ShowFormat::kText);
+  return text.ok() ? Print(*text) : Fail("model show", text.status(), ToolExitCode(text.status()));
+}
+
+int VerifyPack(const CommandLine& line) {
+  const auto report = VerifyModel(line.pack);
+  if (!report.ok()) {
+    return Fail("model verify", report.status(), ToolExitCode(report.status()));
+  }
+  for (const std::string& problem : report->problems) {
+    std::fprintf(stderr, "%s\n", problem.c_str());
+  }
+  if (!report->ok()) {
+    return Fail("model verify",
+                absl::DataLossError(absl::StrCat(report->num_problems, " problems in ", line.pack)),
+                ToolExitCode(absl::DataLossError("")));
+  }
+  return Print(
+      absl::StrCat("verified ", report->shards, " shards, ", report->bytes, " bytes: good\n"));
+}
+
+int Run(int argc, const char* const* argv) {
+  const auto line = ReadCommandLine(argc, argv);
+  if (!line.ok()) {
+    const bool is_tool = argc > 1 && argv[1][0] != '-';
+    return Fail("options", line.status(), is_tool ? kExitUsage : kExitConfig);
+  }
+  switch (line->command) {
+    case Command::kServe:
+      return RunDaemon(*line, Engine::Create);
+    case Command::kCheckConfig:
+      return Print("options are valid\n");
+    case Command::kPrintConfig:
+      return Print(absl::StrJoin(line->effective, "\n") + "\n");
+    case Command::kPrintText:
+      return Print(line->text);
+    case Command::kImport:
+      return Import(*line);
+    case Command::kModelShow:
+      return ShowPack(*line);
+    case Command::kModelVerify:
+      return VerifyPack(*line);
+  }
+  return kExitFailure;
+}
+
+}  // namespace
+}  // namespace nightshift
+
+int main(int argc, char** argv) {
+  nightshift::PrepareProcess();
+  return nightshift::Run(argc, argv);
+}

@@ -1,0 +1,135 @@
+#include "server/memory_limit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace nightshift {
+namespace {
+
+std::optional<double> UnitBytes(absl::string_view unit) {
+  constexpr absl::string_view kLetters = "kmgt";
+  const std::string lower = absl::AsciiStrToLower(unit);
+  if (lower.empty() || lower == "b") {
+    return 1.0;
+  }
+  const size_t power = kLetters.find(lower[0]);
+  const std::string rest = lower.substr(1);
+  if (power == absl::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) {
+    return std::nullopt;
+  }
+  return std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+}
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The number in a file; nothing for "max" or no file.
+std::optional<int64_t> ReadNumber(const std::filesystem::path& path) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(absl::StripAsciiWhitespace(ReadFile(path)), &number)
+             ? std::optional<int64_t>(number)
+             : std::nullopt;
+}
+
+// What a group and those above it leave: the least of limit - usage.
+std::optional<int64_t> RoomOfGroups(const std::filesystem::path& root,
+                                    const std::filesystem::path& group, const char* limit_file,
+                                    const char* usage_file) {
+  std::optional<int64_t> room;
+  std::filesystem::path folder = root / group.relative_path();
+  while (true) {
+    const auto limit = ReadNumber(folder / limit_file);
+    if (limit) {
+      const int64_t left =
+          std::max<int64_t>(*limit - ReadNumber(folder / usage_file).value_or(0), 0);
+      room = std::min(room.value_or(left), left);
+    }
+    if (folder == root || !folder.has_parent_path() || folder == folder.parent_path()) {
+      return room;
+    }
+    folder = folder.parent_path();
+  }
+}
+
+std::optional<int64_t> CgroupRoom() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::optional<int64_t> room;
+  for (const absl::string_view line : absl::StrSplit(ReadFile("/proc/self/cgroup"), '\n')) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) {
+      continue;
+    }
+    std::optional<int64_t> left;
+    if (parts[1].empty()) {
+      left = RoomOfGroups(root, parts[2], "memory.max", "memory.current");
+    } else if (parts[1] == "memory") {
+      left =
+          RoomOfGroups(root / "memory", parts[2], "memory.limit_in_bytes", "memory.usage_in_bytes");
+    }
+    if (left) {
+      room = std::min(room.value_or(*left), *left);
+    }
+  }
+  return room;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseSize(absl::string_view text) {
+  const absl::string_view trimmed = absl::StripAsciiWhitespace(text);
+  const size_t end = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());
+  double number = 0.0;
+  const auto unit = UnitBytes(absl::StripAsciiWhitespace(trimmed.substr(end)));
+  constexpr double kMaxBytes = 4611686018427387904.0;  // 2^62
+  if (!absl::SimpleAtod(trimmed.substr(0, end), &number) || !unit || !std::isfinite(number) ||
+      number * *unit > kMaxBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("size \"", text, "\" must be a number with a unit, as 4GiB or 512MiB"));
+  }
+  return static_cast<int64_t>(number * *unit);
+}
+
+std::string SizeText(int64_t bytes) {
+  constexpr double kMiB = 1048576.0;
+  const double mib = static_cast<double>(bytes) / kMiB;
+  return mib < 1024.0 ? absl::StrFormat("%.1f MiB", mib)
+                      : absl::StrFormat("%.1f GiB", mib / 1024.0);
+}
+
+std::optional<int64_t> ParseMemAvailable(absl::string_view meminfo) {
+  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
+    int64_t kib = 0;
+    if (absl::ConsumePrefix(&line, "MemAvailable:") && absl::ConsumeSuffix(&line, "kB") &&
+        absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kib)) {
+      return kib * 1024;
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t AvailableMemoryBytes() {
+  constexpr int64_t kFallbackBytes = int64_t{1} << 30;
+  const auto machine = ParseMemAvailable(ReadFile("/proc/meminfo"));
+  const auto group = CgroupRoom();
+  if (!machine && !group) {
+    return kFallbackBytes;
+  }
+  return std::min(machine.value_or(INT64_MAX), group.value_or(INT64_MAX));
+}
+
+}  // namespace nightshift

@@ -1,0 +1,309 @@
+#include "server/options.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+#include "kernels/base/status_macros.h"
+#include "proto/nightshift/default_address.h"
+#include "server/memory_limit.h"
+#include "server/rpc/listener.h"
+
+namespace nightshift {
+namespace {
+
+constexpr char kVersionText[] = "nightshiftd " NIGHTSHIFT_VERSION "\n";
+
+std::string EnvironmentName(const std::string& key) {
+  return "NIGHTSHIFT_" + absl::AsciiStrToUpper(absl::StrReplaceAll(key, {{"-", "_"}}));
+}
+
+bool IsOnCommandLine(const std::vector<std::string>& arguments, const std::string& key) {
+  const std::string flag = "--" + key;
+  return std::any_of(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+    return argument == flag || absl::StartsWith(argument, flag + "=");
+  });
+}
+
+// What the parser fills and Options does not hold as it is written.
+struct Written {
+  std::string memory_budget;
+  std::string compute_type = "bf16";
+  std::string max_input;
+  std::string max_line;
+  std::string config;
+  bool check_config = false;
+  bool print_config = false;
+  bool version = false;
+};
+
+// The command line, environment and file of the daemon, declared once.
+class Declaration {
+ public:
+  Declaration(CommandLine& line, Written& written)
+      : app_("Runs batch jobs of language models that do not fit in memory.", "nightshiftd") {
+    DeclareServing(line.options, written);
+    DeclareTools(line);
+  }
+
+  // May throw CLI::ParseError.
+  void Parse(int argc, const char* const* argv) {
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    flags_ = arguments;
+    if (arguments.empty() || absl::StartsWith(arguments[0], "-")) {
+      AddEnvironment(arguments);
+    }
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    app_.parse(std::move(arguments));
+  }
+
+  std::vector<std::string> Effective() const {
+    std::vector<std::string> lines;
+    for (const auto& [key, value] : values_) {
+      lines.push_back(absl::StrCat(key, "=", value(), " (", SourceOf(key), ")"));
+    }
+    return lines;
+  }
+
+  CLI::App& app() { return app_; }
+  bool imports() const { return import_->parsed(); }
+  bool shows() const { return show_->parsed(); }
+  bool verifies() const { return verify_->parsed(); }
+
+ private:
+  // A key of flags, environment and file. `value` tells it as it is in effect.
+  template <typename Target>
+  void Add(const std::string& key, Target& target, const std::string& help,
+           std::function<std::string()> value) {
+    app_.add_option("--" + key, target, absl::StrCat(help, " [", EnvironmentName(key), "]"))
+        ->capture_default_str();
+    values_.emplace_back(key, std::move(value));
+  }
+  void AddNumber(const std::string& key, int64_t& target, const std::string& help) {
+    Add(key, target, help, [&target] { return absl::StrCat(target); });
+  }
+  void AddText(const std::string& key, std::string& target, const std::string& help) {
+    Add(key, target, help, [&target] { return target; });
+  }
+
+  void DeclareServing(Options& options, Written& written) {
+    app_.set_config("--config", "", "TOML file with these options as keys [NIGHTSHIFT_CONFIG]");
+    app_.allow_config_extras(CLI::config_extras_mode::error);
+    const auto join = [](const std::vector<std::string>& list) { return absl::StrJoin(list, ","); };
+    Add("model", options.models, "pack to serve; may be repeated",
+        [&options, join] { return join(options.models); });
+    AddText("models", options.models_directory, "folder whose packs are served");
+    AddText("state-dir", options.state_directory, "folder of jobs and results");
+    Add("listen", options.listen,
+        "unix:PATH or 127.0.0.1:PORT; may be repeated (default: unix:STATE_DIR/nightshift.sock)",
+        [&options, join] { return join(options.listen); });
+    Add("memory-budget", written.memory_budget,
+        "memory of the engine, as 4GiB (default: half of what is available)",
+        [&options] { return SizeText(options.memory_budget_bytes); });
+    AddNumber("threads", options.threads, "compute threads; 0: one a core");
+    AddText("compute-type", written.compute_type, "of jobs that do not say: f32 or bf16");
+    AddNumber("max-block-requests", options.max_block_requests,
+              "requests that the engine holds at one time");
+    AddNumber("max-sweep-tokens", options.max_sweep_tokens, "tokens of one sweep");
+    AddNumber("prompt-chunk-tokens", options.prompt_chunk_tokens,
+              "prompt tokens of one request in a sweep; 0: unlimited");
+    AddNumber("drain-timeout", options.drain_timeout_s, "seconds from SIGTERM to the end");
+    AddNumber("max-requests-per-job", options.max_requests_per_job, "rows of one job");
+    Add("max-input-bytes", written.max_input, "size of one job's input (default: 20GiB)",
+        [&options] { return SizeText(options.max_input_bytes); });
+    Add("max-line-bytes", written.max_line, "size of one row (default: 16MiB)",
+        [&options] { return SizeText(options.max_line_bytes); });
+    AddNumber("max-uploads", options.max_uploads, "inputs received at one time");
+    AddText("ready-file", options.ready_file, "gets the addresses once they accept calls");
+    app_.add_flag("--check-config", written.check_config, "checks the options and ends")
+        ->configurable(false);
+    app_.add_flag("--print-config", written.print_config,
+                  "prints the options and where each comes from, and ends")
+        ->configurable(false);
+    app_.add_flag("--version", written.version, "prints the version")->configurable(false);
+  }
+
+  void DeclareTools(CommandLine& line) {
+    app_.require_subcommand(0, 1);
+    import_ =
+        app_.add_subcommand("import", "Makes a pack of a Hugging Face folder or a GGUF file.");
+    import_->add_option("source", line.source, "folder or file")->required();
+    import_->add_option("--output,-o", line.output, "the pack's folder; must not exist")
+        ->required();
+    import_->add_option("--name", line.name, "what the pack calls the model");
+    import_->add_flag("--without-tokenizer", line.without_tokenizer,
+                      "leave out a tokenizer that cannot be run: the pack takes token ids only");
+    import_->add_flag("--without-template", line.without_template,
+                      "leave out a chat template that cannot be run: the pack takes no chats");
+    CLI::App* model = app_.add_subcommand("model", "Looks at a pack.");
+    model->require_subcommand(1);
+    show_ = model->add_subcommand("show", "What a pack holds.");
+    show_->add_option("pack", line.pack, "the pack's folder")->required();
+    show_->add_flag("--json", line.json, "as JSON");
+    verify_ = model->add_subcommand("verify", "Checks every checksum of a pack.");
+    verify_->add_option("pack", line.pack, "the pack's folder")->required();
+    for (CLI::App* tool : {import_, model, show_, verify_}) {
+      tool->configurable(false);
+    }
+  }
+
+  // Variables stand for flags that are not there, so that they win over the file.
+  void AddEnvironment(std::vector<std::string>& arguments) {
+    std::vector<std::string> keys = {"config"};
+    for (const auto& [key, value] : values_) {
+      keys.push_back(key);
+    }
+    for (const std::string& key : keys) {
+      const char* text = std::getenv(EnvironmentName(key).c_str());
+      if (text == nullptr || *text == '\0' || IsOnCommandLine(flags_, key)) {
+        continue;
+      }
+      from_environment_.push_back(key);
+      const bool is_list = key == "model" || key == "listen";
+      const std::vector<std::string> items =
+          is_list ? std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))
+                  : std::vector<std::string>{text};
+      for (const std::string& item : items) {
+        arguments.push_back(absl::StrCat("--", key, "=", item));
+      }
+    }
+  }
+
+  std::string SourceOf(const std::string& key) const {
+    if (IsOnCommandLine(flags_, key)) {
+      return "command line";
+    }
+    if (std::find(from_environment_.begin(), from_environment_.end(), key) !=
+        from_environment_.end()) {
+      return EnvironmentName(key);
+    }
+    return app_.get_option("--" + key)->count() > 0 ? "config file" : "default";
+  }
+
+  CLI::App app_;
+  CLI::App* import_ = nullptr;
+  CLI::App* show_ = nullptr;
+  CLI::App* verify_ = nullptr;
+  std::vector<std::pair<std::string, std::function<std::string()>>> values_;
+  std::vector<std::string> flags_;  // as the caller wrote them
+  std::vector<std::string> from_environment_;
+};
+
+absl::Status ReadSize(const std::string& key, const std::string& text, int64_t& bytes) {
+  if (text.empty()) {
+    return absl::OkStatus();
+  }
+  const auto size = ParseSize(text);
+  if (!size.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", key, ": ", size.status().message()));
+  }
+  bytes = *size;
+  return absl::OkStatus();
+}
+
+// Fills what is written in another form, and what has a default of the machine.
+absl::Status Resolve(const Written& written, Options& options) {
+  RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, options.memory_budget_bytes));
+  RETURN_IF_ERROR(ReadSize("max-input-bytes", written.max_input, options.max_input_bytes));
+  RETURN_IF_ERROR(ReadSize("max-line-bytes", written.max_line, options.max_line_bytes));
+  if (written.compute_type != "f32" && written.compute_type != "bf16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compute-type is ", written.compute_type, ", must be f32 or bf16"));
+  }
+  options.compute_type = written.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+  if (options.memory_budget_bytes == 0) {
+    options.memory_budget_bytes = AvailableMemoryBytes() / 2;
+  }
+  if (options.listen.empty()) {
+    options.listen.push_back(AddressOfStateDirectory(options.state_directory));
+  }
+  return options.Validate();
+}
+
+Command ChooseCommand(const Declaration& declaration, const Written& written) {
+  if (declaration.imports()) {
+    return Command::kImport;
+  }
+  if (declaration.shows()) {
+    return Command::kModelShow;
+  }
+  if (declaration.verifies()) {
+    return Command::kModelVerify;
+  }
+  if (written.version) {
+    return Command::kPrintText;
+  }
+  if (written.check_config) {
+    return Command::kCheckConfig;
+  }
+  return written.print_config ? Command::kPrintConfig : Command::kServe;
+}
+
+}  // namespace
+
+absl::Status Options::Validate() const {
+  const auto check = [](const char* name, int64_t value, int64_t low,
+                        int64_t high) -> absl::Status {
+    return value >= low && value <= high
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError(
+                     absl::StrCat("--", name, " is ", value, ", must be ", low, " to ", high));
+  };
+  constexpr int64_t kMany = 1 << 20;
+  RETURN_IF_ERROR(check("threads", threads, 0, 4096));
+  RETURN_IF_ERROR(check("memory-budget", memory_budget_bytes, 1 << 20, INT64_MAX));
+  RETURN_IF_ERROR(check("max-block-requests", max_block_requests, 1, kMany));
+  RETURN_IF_ERROR(check("max-sweep-tokens", max_sweep_tokens, 1, kMany));
+  RETURN_IF_ERROR(check("prompt-chunk-tokens", prompt_chunk_tokens, 0, kMany));
+  RETURN_IF_ERROR(check("drain-timeout", drain_timeout_s, 1, 24 * 3600));
+  RETURN_IF_ERROR(check("max-requests-per-job", max_requests_per_job, 1, 1'000'000'000));
+  RETURN_IF_ERROR(check("max-input-bytes", max_input_bytes, 1, int64_t{1} << 44));
+  RETURN_IF_ERROR(check("max-line-bytes", max_line_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("max-uploads", max_uploads, 1, 4096));
+  if (state_directory.empty()) {
+    return absl::InvalidArgumentError("--state-dir is empty");
+  }
+  for (const std::string& address : listen) {
+    RETURN_IF_ERROR(CheckAddress(address));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
+  CommandLine line;
+  Written written;
+  line.options.state_directory = DefaultStateDirectory();
+  Declaration declaration(line, written);
+  // CLI11 reports by exceptions; they end here.
+  try {
+    declaration.Parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    line.command = Command::kPrintText;
+    line.text = declaration.app().help();
+    return line;
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  line.command = ChooseCommand(declaration, written);
+  line.text = kVersionText;
+  const bool serves = line.command == Command::kServe || line.command == Command::kCheckConfig ||
+                      line.command == Command::kPrintConfig;
+  if (serves) {
+    RETURN_IF_ERROR(Resolve(written, line.options));
+    line.effective = declaration.Effective();
+  }
+  return line;
+}
+
+}  // namespace nightshift

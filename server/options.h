@@ -1,0 +1,71 @@
+// Options of nightshiftd, and where they come from: command line, NIGHTSHIFT_* environment, TOML
+// file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "kernels/dtype.h"
+
+namespace nightshift {
+
+struct Options {
+  std::vector<std::string> models;  // pack folders
+  std::string models_directory;     // a folder of packs; may be empty
+  std::string state_directory;      // default: proto/nightshift/default_address.h
+  std::vector<std::string> listen;  // default: unix:STATE_DIRECTORY/nightshift.sock
+  // Weights, KV cache and scratch of the engine together. Default: half of the memory available at
+  // start, which leaves the other half to the page cache and to whoever else uses the machine.
+  int64_t memory_budget_bytes = 0;
+  int64_t threads = 0;  // compute threads; 0: one a core
+  ComputeType compute_type = ComputeType::kBF16;
+  int64_t max_block_requests = 256;   // requests that the engine holds at one time
+  int64_t max_sweep_tokens = 2048;    // of all spans of a sweep
+  int64_t prompt_chunk_tokens = 512;  // of one request in a sweep; 0: unlimited
+  int64_t drain_timeout_s = 120;      // from SIGTERM to the end
+  int64_t max_requests_per_job = 10'000'000;
+  int64_t max_input_bytes = int64_t{20} << 30;
+  int64_t max_line_bytes = 16 << 20;
+  int64_t max_uploads = 16;  // at one time
+  std::string ready_file;    // gets the addresses, one a line, when they accept calls
+
+  // INVALID_ARGUMENT naming option and value.
+  absl::Status Validate() const;
+};
+
+enum class Command {
+  kServe,
+  kCheckConfig,
+  kPrintConfig,
+  kPrintText,  // help or version: CommandLine::text
+  kImport,
+  kModelShow,
+  kModelVerify,
+};
+
+struct CommandLine {
+  Command command = Command::kServe;
+  Options options;
+  // "key=value (source)" of every option, in the order of the file; no option is a secret.
+  std::vector<std::string> effective;
+  std::string text;
+  // import
+  std::string source;
+  std::string output;
+  std::string name;
+  bool without_tokenizer = false;
+  bool without_template = false;
+  // model show, model verify
+  std::string pack;
+  bool json = false;
+};
+
+// Reads the command line, then the environment, then the file of --config; the first that names an
+// option wins. Errors: INVALID_ARGUMENT (unknown option or key, wrong value), naming it.
+absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv);
+
+}  // namespace nightshift

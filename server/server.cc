@@ -1,0 +1,140 @@
+#include "server/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+#include "kernels/base/log.h"
+#include "kernels/base/status_macros.h"
+#include "server/security/identifiers.h"
+#include "server/store/recovery.h"
+#include "server/store/sqlite_job_store.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kMicrosPerSecond = 1'000'000;
+// Chunks of uploads and small jobs; both are bounded by the disk.
+constexpr int kTaskThreads = 4;
+constexpr int64_t kMaxQueuedTasks = 256;
+// Passes over uploaded inputs are bounded by one core each and must leave the others to the engine.
+constexpr int kScanThreads = 1;
+constexpr int64_t kMaxQueuedScans = 64;
+
+RpcLimits MakeRpcLimits(const Options& options) {
+  RpcLimits limits;
+  limits.parse.max_line_bytes = options.max_line_bytes;
+  limits.parse.max_prompt_bytes = std::min(limits.parse.max_prompt_bytes, options.max_line_bytes);
+  limits.max_input_bytes = options.max_input_bytes;
+  limits.max_rows = options.max_requests_per_job;
+  limits.max_uploads = options.max_uploads;
+  return limits;
+}
+
+RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limits,
+                                const std::string& state_directory) {
+  RunnerOptions runner;
+  runner.engine.compute_type = options.compute_type;
+  runner.engine.num_threads = static_cast<int>(options.threads);
+  runner.engine.memory_budget_bytes = options.memory_budget_bytes;
+  runner.engine.max_sweep_tokens = options.max_sweep_tokens;
+  runner.engine.prompt_chunk_tokens = options.prompt_chunk_tokens;
+  runner.engine.max_block_requests = options.max_block_requests;
+  runner.state_directory = state_directory;
+  runner.limits = limits;
+  return runner;
+}
+
+v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const std::string& storage,
+                        int64_t wall_us) {
+  v1::ServerInfo info;
+  info.set_version(NIGHTSHIFT_VERSION);
+  info.add_api_versions("nightshift.v1");
+  info.set_instance_id(MakeUuid(wall_us));
+  info.set_storage(storage);
+  info.mutable_start_time()->set_seconds(wall_us / kMicrosPerSecond);
+  *info.mutable_limits() = MakeLimits(limits);
+  info.set_memory_budget_bytes(options.memory_budget_bytes);
+  for (const char* feature : {"input-jsonl", "input-proto", "openai-chat", "openai-completions"}) {
+    info.add_features(feature);
+  }
+  return info;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, ServerParts parts) {
+  std::unique_ptr<Server> server(new Server());
+  RETURN_IF_ERROR(server->OpenStore(options, parts));
+  server->catalog_ = std::make_unique<ModelCatalog>(options.models, options.models_directory);
+  server->catalog_->Rescan();
+  server->runner_ = std::make_unique<Runner>(
+      MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path()),
+      *server->store_, *server->catalog_, std::move(parts.engine_factory), server->clock_);
+  RETURN_IF_ERROR(server->Listen(options));
+  server->runner_->Start();
+  server->listener_->SetServing(true);
+  server->listener_->SetEngineServing(true);
+  return server;
+}
+
+absl::Status Server::OpenStore(const Options& options, const ServerParts& parts) {
+  ASSIGN_OR_RETURN(state_, StateDirectory::Open(options.state_directory));
+  ASSIGN_OR_RETURN(std::unique_ptr<SqliteJobStore> store,
+                   SqliteJobStore::Open({.path = state_->database_path()}));
+  StoreActorOptions actor;
+  actor.on_fatal = parts.on_fatal;
+  store_ = std::make_unique<StoreActor>(std::move(store), std::move(actor));
+  return RecoverState(*store_, *state_);
+}
+
+absl::Status Server::Listen(const Options& options) {
+  tasks_ = std::make_unique<TaskPool>(kTaskThreads, kMaxQueuedTasks);
+  scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
+  context_.reset(new RpcContext{.store = *store_,
+                                .catalog = *catalog_,
+                                .clock = clock_,
+                                .tasks = *tasks_,
+                                .scans = *scans_,
+                                .calls = calls_,
+                                .tokens = PageTokens(),
+                                .limits = MakeRpcLimits(options),
+                                .jobs_directory = state_->jobs_path(),
+                                .uploads_directory = state_->uploads_path(),
+                                .jobs_prefix = "jobs",
+                                .default_compute_type = options.compute_type == ComputeType::kF32
+                                                            ? v1::COMPUTE_TYPE_CHOICE_F32
+                                                            : v1::COMPUTE_TYPE_CHOICE_BF16,
+                                .runner_status = [this] { return runner_->status(); }});
+  jobs_ = std::make_unique<JobServiceRpc>(*context_);
+  info_ = std::make_unique<ServerServiceRpc>(
+      *context_,
+      MakeInfo(options, context_->limits, store_->store().description(), clock_.WallMicros()));
+  ListenerOptions listener;
+  listener.addresses = options.listen;
+  listener.max_message_bytes = context_->limits.max_message_bytes;
+  ASSIGN_OR_RETURN(listener_, Listener::Start(listener, {jobs_.get(), info_.get()}));
+  return absl::OkStatus();
+}
+
+Server::~Server() {
+  if (listener_ != nullptr) {
+    Drain();
+  }
+}
+
+void Server::Drain() {
+  if (drained_) {
+    return;
+  }
+  drained_ = true;
+  listener_->SetServing(false);
+  listener_->SetEngineServing(false);
+  calls_.Drain();
+  runner_->Drain();
+  listener_->Stop(patience_us_.load());
+}
+
+}  // namespace nightshift

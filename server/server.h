@@ -1,0 +1,81 @@
+// Server: the daemon's parts, made, drained and stopped in one place.
+//
+// Start: lock the state directory, open the store, give rows of a crash back, sweep stray files,
+// look for models, listen, run. Drain is the reverse: no new work, waiters told, the engine's sweep
+// ended and published, calls ended, the store closed by the destructor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "kernels/base/clock.h"
+#include "server/options.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/listener.h"
+#include "server/rpc/rpc_context.h"
+#include "server/rpc/server_service.h"
+#include "server/rpc/task_pool.h"
+#include "server/scheduling/model_catalog.h"
+#include "server/scheduling/runner.h"
+#include "server/store/state_directory.h"
+#include "server/store/store_actor.h"
+
+namespace nightshift {
+
+struct ServerParts {
+  EngineFactory engine_factory;
+  // Called once, on a thread of the server, when the store can no longer be trusted to keep what it
+  // is given: drain and exit with an error.
+  std::function<void(const absl::Status&)> on_fatal;
+};
+
+// Methods are for one thread, but Drain may run on another while Hurry comes.
+class Server {
+ public:
+  // Returns when the daemon accepts calls. Errors: FAILED_PRECONDITION (another daemon has the
+  // state directory or the address, newer store), INVALID_ARGUMENT, DATA_LOSS (store), with what to
+  // do.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options, ServerParts parts);
+  // Drains, if that was not done.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Ends the daemon's work so that nothing is lost; returns when no call is open. Idempotent.
+  void Drain();
+  // A second wish to end: calls that are open are cancelled instead of waited for.
+  void Hurry() { patience_us_.store(0); }
+
+  const std::vector<std::string>& addresses() const { return listener_->addresses(); }
+
+ private:
+  Server() = default;
+  absl::Status OpenStore(const Options& options, const ServerParts& parts);
+  absl::Status Listen(const Options& options);
+
+  // Most patience for open calls after everything else has ended.
+  std::atomic<int64_t> patience_us_{10'000'000};
+  bool drained_ = false;
+  RealClock clock_;
+  std::unique_ptr<StateDirectory> state_;
+  std::unique_ptr<StoreActor> store_;
+  std::unique_ptr<ModelCatalog> catalog_;
+  std::unique_ptr<Runner> runner_;
+  OpenCalls calls_;
+  std::unique_ptr<RpcContext> context_;
+  std::unique_ptr<JobServiceRpc> jobs_;
+  std::unique_ptr<ServerServiceRpc> info_;
+  // Tasks hold calls, calls use what stands above: the pools end before it, the listener first.
+  std::unique_ptr<TaskPool> tasks_;
+  std::unique_ptr<TaskPool> scans_;
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace nightshift
