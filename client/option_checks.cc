@@ -39,14 +39,13 @@ int EnumeratorOf(const NamesOf& names, const std::string& text) {
 }
 
 std::optional<absl::Duration> ParseDurationText(const std::string& text) {
-  absl::Duration duration;
   double seconds = 0;
   if (absl::SimpleAtod(text, &seconds)) {
-    duration = absl::Seconds(seconds);
-  } else if (!absl::ParseDuration(text, &duration)) {
-    return std::nullopt;
+    return seconds >= 0 ? std::optional(absl::Seconds(seconds)) : std::nullopt;
   }
-  return duration >= absl::ZeroDuration() ? std::optional(duration) : std::nullopt;
+  absl::Duration duration;
+  const bool is_duration = absl::ParseDuration(text, &duration);
+  return is_duration && duration >= absl::ZeroDuration() ? std::optional(duration) : std::nullopt;
 }
 
 CLI::Validator IsOneOf(const NamesOf& names) {

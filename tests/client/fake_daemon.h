@@ -1,9 +1,11 @@
-// A daemon of the client tests: JobService on a Unix socket of a scratch folder, whose streams break,
-// repeat and fall silent as a script says.
+// A daemon of the client tests: JobService on a Unix socket of a scratch folder, whose streams
+// break, repeat and fall silent as a script says.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,9 +44,9 @@ inline grpc::Status RpcError(grpc::StatusCode code, const std::string& reason,
 struct StreamScript {
   int64_t num_results = INT64_MAX;  // then `status`
   grpc::Status status = grpc::Status::OK;
-  bool then_silent = false;   // no status either, until the call is cancelled
-  int64_t repeat = 0;         // starts so many results before what was asked for
-  bool skip_one = false;      // leaves the first result out
+  bool then_silent = false;  // no status either, until the call is cancelled
+  int64_t repeat = 0;        // starts so many results before what was asked for
+  bool skip_one = false;     // leaves the first result out
 };
 
 class FakeDaemon : public v1::JobService::Service {
@@ -91,6 +93,7 @@ class FakeDaemon : public v1::JobService::Service {
   v1::JobState final_state = v1::JOB_STATE_SUCCEEDED;
   int64_t missing_results = 0;  // the job claims so many more requests than it has results
   bool knows_job = true;
+  std::function<void()> on_silent = [] {};  // when a stream falls silent
 
   // What was asked for.
   std::vector<int64_t> asked_after;
@@ -111,8 +114,7 @@ class FakeDaemon : public v1::JobService::Service {
   grpc::Status GetJob(grpc::ServerContext* /*context*/, const v1::GetJobRequest* request,
                       v1::Job* response) override {
     if (!knows_job || request->name() != kFakeJob) {
-      return RpcError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
-                      "no job " + request->name());
+      return RpcError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND", "no job " + request->name());
     }
     *response = MakeJob();
     return grpc::Status::OK;
@@ -180,6 +182,7 @@ class FakeDaemon : public v1::JobService::Service {
       writer->Write(batch);
     }
     if (script.then_silent) {
+      on_silent();
       WaitUntilReleased();
       return grpc::Status::CANCELLED;
     }

@@ -1,0 +1,177 @@
+#include "client/command_line.h"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "client/option_checks.h"
+#include "proto/nightshift/default_address.h"
+
+namespace nightshift {
+namespace {
+
+class CommandLineTest : public testing::Test {
+ protected:
+  void SetUp() override { unsetenv("NIGHTSHIFT_ADDRESS"); }
+  void TearDown() override { unsetenv("NIGHTSHIFT_ADDRESS"); }
+
+  static CommandLine Parse(const std::vector<std::string>& arguments) {
+    const ParsedCommandLine parsed = ParseCommandLine(arguments);
+    EXPECT_TRUE(parsed.command_line.has_value()) << parsed.error;
+    return parsed.command_line.value_or(CommandLine());
+  }
+
+  static std::string Refuse(const std::vector<std::string>& arguments) {
+    const ParsedCommandLine parsed = ParseCommandLine(arguments);
+    EXPECT_FALSE(parsed.command_line.has_value());
+    EXPECT_EQ(parsed.exit_code, 2);
+    EXPECT_EQ(parsed.error.find('\n'), std::string::npos);
+    return parsed.error;
+  }
+};
+
+TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
+  const CommandLine line = Parse({"run",
+                                  "in.jsonl",
+                                  "-o",
+                                  "out.jsonl",
+                                  "--max-tokens",
+                                  "64",
+                                  "--temperature",
+                                  "0.7",
+                                  "--top-p",
+                                  "0.9",
+                                  "--top-k",
+                                  "40",
+                                  "--seed",
+                                  "18446744073709551615",
+                                  "--stop",
+                                  "###",
+                                  "--stop",
+                                  "\n\n",
+                                  "--top-logprobs",
+                                  "3",
+                                  "--priority",
+                                  "high",
+                                  "--label",
+                                  "team=a=b",
+                                  "--on-invalid-line",
+                                  "reject",
+                                  "--compute-type",
+                                  "f32",
+                                  "--timeout",
+                                  "1h30m",
+                                  "--cancel-on-interrupt"});
+  EXPECT_EQ(line.command, Command::kRun);
+  EXPECT_EQ(line.input, "in.jsonl");
+  EXPECT_EQ(line.output, "out.jsonl");
+  const v1::SamplingOptions& sampling = line.spec.sampling();
+  EXPECT_EQ(sampling.max_output_tokens(), 64);
+  EXPECT_EQ(sampling.temperature(), 0.7);
+  EXPECT_EQ(sampling.top_p(), 0.9);
+  EXPECT_EQ(sampling.top_k(), 40);
+  EXPECT_EQ(sampling.seed(), UINT64_MAX);
+  ASSERT_EQ(sampling.stop_size(), 2);
+  EXPECT_EQ(sampling.stop(1), "\n\n");
+  EXPECT_TRUE(sampling.logprobs());
+  EXPECT_EQ(sampling.top_logprobs(), 3);
+  EXPECT_EQ(line.spec.priority(), v1::PRIORITY_HIGH);
+  EXPECT_EQ(line.spec.labels().at("team"), "a=b");
+  EXPECT_EQ(line.spec.on_invalid_line(), v1::ON_INVALID_LINE_REJECT_JOB);
+  EXPECT_EQ(line.spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_F32);
+  EXPECT_EQ(line.timeout, absl::Minutes(90));
+  EXPECT_TRUE(line.cancel_on_interrupt);
+}
+
+TEST_F(CommandLineTest, WhatIsNotSaidStaysUnset) {
+  const CommandLine line = Parse({"run", "-", "-o", "-"});
+  EXPECT_FALSE(line.spec.sampling().has_temperature());
+  EXPECT_FALSE(line.spec.sampling().has_max_output_tokens());
+  EXPECT_FALSE(line.spec.sampling().has_logprobs());
+  EXPECT_EQ(line.spec.priority(), v1::PRIORITY_UNSPECIFIED);
+  EXPECT_EQ(line.timeout, absl::InfiniteDuration());
+}
+
+TEST_F(CommandLineTest, TheAddressComesFromOptionThenEnvironmentThenDefault) {
+  EXPECT_EQ(Parse({"health"}).address, DefaultAddress());
+  setenv("NIGHTSHIFT_ADDRESS", "unix:/from/environment", 1);
+  EXPECT_EQ(Parse({"health"}).address, "unix:/from/environment");
+  EXPECT_EQ(Parse({"health", "--address", "unix:/given"}).address, "unix:/given");
+  EXPECT_EQ(Parse({"--address", "unix:/given", "health"}).address, "unix:/given");
+}
+
+TEST_F(CommandLineTest, AJobMayBeNamedWithOrWithoutItsCollection) {
+  EXPECT_EQ(Parse({"status", "abc"}).job, "jobs/abc");
+  EXPECT_EQ(Parse({"status", "jobs/abc"}).job, "jobs/abc");
+}
+
+TEST_F(CommandLineTest, ResultsGoToStandardOutputUnlessTold) {
+  EXPECT_EQ(Parse({"results", "a"}).output, "-");
+  const CommandLine line = Parse({"results", "a", "--follow", "--after", "12", "-o", "x"});
+  EXPECT_TRUE(line.follow);
+  EXPECT_EQ(line.after_seq, 12);
+  EXPECT_EQ(line.output, "x");
+}
+
+TEST_F(CommandLineTest, ImportAndModelGoToTheDaemonAsTheyAre) {
+  const CommandLine import = Parse({"import", "model.gguf", "--output", "pack", "--quiet"});
+  EXPECT_EQ(import.command, Command::kDaemonTool);
+  EXPECT_EQ(import.tool_arguments,
+            (std::vector<std::string>{"import", "model.gguf", "--output", "pack", "--quiet"}));
+  EXPECT_EQ(Parse({"model", "show", "pack", "--json"}).tool_arguments,
+            (std::vector<std::string>{"model", "show", "pack", "--json"}));
+  EXPECT_EQ(Parse({"import", "--help"}).tool_arguments,
+            (std::vector<std::string>{"import", "--help"}));
+}
+
+TEST_F(CommandLineTest, ListTakesStateAndLimit) {
+  const CommandLine line = Parse({"list", "--state", "running", "--limit", "7", "--json"});
+  EXPECT_EQ(line.state, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(line.limit, 7);
+  EXPECT_TRUE(line.json);
+  EXPECT_EQ(Parse({"list"}).state, v1::JOB_STATE_UNSPECIFIED);
+}
+
+TEST_F(CommandLineTest, RefusalsNameOptionAndValue) {
+  EXPECT_NE(Refuse({"run", "x"}).find("--output is required"), std::string::npos);
+  EXPECT_NE(Refuse({"frobnicate"}).find("'frobnicate'"), std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--temperature", "9"}).find("--temperature: '9'"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--temperature", "nan"}).find("--temperature"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--top-p", "0"}).find("--top-p"), std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--priority", "urgent"}).find("low, normal, high"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--label", "=v"}).find("KEY=VALUE"), std::string::npos);
+  EXPECT_NE(Refuse({"wait", "x", "--timeout", "soon"}).find("'soon'"), std::string::npos);
+  EXPECT_NE(Refuse({"results", "x", "--after", "-1"}).find("--after"), std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--private"}).find("--model"), std::string::npos);
+  Refuse({});
+  Refuse({"server"});
+  Refuse({"status"});
+  Refuse({"run", "x", "-o", "y", "--no-such-option"});
+}
+
+TEST_F(CommandLineTest, HelpAndVersionGoToStandardOutput) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"--version"}}) {
+    const ParsedCommandLine parsed = ParseCommandLine(arguments);
+    EXPECT_FALSE(parsed.command_line.has_value());
+    EXPECT_EQ(parsed.exit_code, 0);
+    EXPECT_FALSE(parsed.output.empty());
+    EXPECT_TRUE(parsed.error.empty());
+  }
+}
+
+TEST(DurationTextTest, TakesUnitsOrSeconds) {
+  EXPECT_EQ(ParseDurationText("90"), absl::Seconds(90));
+  EXPECT_EQ(ParseDurationText("1.5"), absl::Milliseconds(1500));
+  EXPECT_EQ(ParseDurationText("10m"), absl::Minutes(10));
+  EXPECT_EQ(ParseDurationText("0"), absl::ZeroDuration());
+  for (const char* wrong : {"", "x", "-1", "-5s", "5 apples", "nan"}) {
+    EXPECT_FALSE(ParseDurationText(wrong).has_value()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,277 @@
+// Result lines against JSON written by hand from the published formats.
+#include "client/result_writer.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+
+#include "client/result_error.h"
+
+#include "google/rpc/error_details.pb.h"
+
+namespace nightshift {
+namespace {
+
+using nlohmann::json;
+
+ResultLineOptions Options() {
+  ResultLineOptions options;
+  options.job_uid = "0198c0de-0000-7000-8000-0000000000aa";
+  options.create_time_s = 1'750'000'000;
+  return options;
+}
+
+v1::Result Completed(v1::RequestForm form) {
+  v1::Result result;
+  result.set_seq(9);
+  result.set_index(3);
+  result.set_custom_id("row-3");
+  result.set_form(form);
+  v1::Completion& completion = *result.mutable_completion();
+  completion.set_text(" Paris");
+  completion.set_finish_reason(v1::FINISH_REASON_LENGTH);
+  completion.set_model("smollm2");
+  completion.add_token_ids(7042);
+  completion.mutable_usage()->set_prompt_tokens(5);
+  completion.mutable_usage()->set_output_tokens(1);
+  completion.mutable_usage()->set_cached_tokens(2);
+  return result;
+}
+
+v1::TokenLogprob* AddToken(v1::Result& result, int32_t id, const std::string& bytes,
+                           float logprob) {
+  v1::TokenLogprob* token = result.mutable_completion()->add_logprobs();
+  token->set_token(id);
+  token->set_bytes(bytes);
+  token->set_logprob(logprob);
+  return token;
+}
+
+void AddTop(v1::TokenLogprob* token, int32_t id, const std::string& bytes, float logprob) {
+  v1::TopLogprob* top = token->add_top();
+  top->set_token(id);
+  top->set_bytes(bytes);
+  top->set_logprob(logprob);
+}
+
+v1::Result Failed(v1::RequestForm form, absl::StatusCode code, const std::string& reason,
+                  const std::map<std::string, std::string>& metadata = {}) {
+  v1::Result result;
+  result.set_index(4);
+  result.set_custom_id("row-4");
+  result.set_form(form);
+  result.mutable_error()->set_code(static_cast<int32_t>(code));
+  result.mutable_error()->set_message("what happened");
+  if (!reason.empty()) {
+    google::rpc::ErrorInfo info;
+    info.set_reason(reason);
+    info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+    result.mutable_error()->add_details()->PackFrom(info);
+  }
+  return result;
+}
+
+json Line(const v1::Result& result) {
+  const std::string line = ResultLine(result, Options());
+  EXPECT_EQ(line.back(), '\n');
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  return json::parse(line, nullptr, false);
+}
+
+TEST(ResultWriterTest, AChatCompletionIsTheLineOfAnOpenAiBatch) {
+  EXPECT_EQ(Line(Completed(v1::REQUEST_FORM_OPENAI_CHAT)), json::parse(R"({
+    "id": "batch_req_0198c0de0000700080000000000000aa_3",
+    "custom_id": "row-3",
+    "response": {
+      "status_code": 200,
+      "request_id": "req_0198c0de0000700080000000000000aa_3",
+      "body": {
+        "id": "chatcmpl-0198c0de0000700080000000000000aa_3",
+        "object": "chat.completion",
+        "created": 1750000000,
+        "model": "smollm2",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": " Paris"},
+                     "logprobs": null, "finish_reason": "length"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6,
+                  "prompt_tokens_details": {"cached_tokens": 2}}
+      }
+    },
+    "error": null
+  })"));
+}
+
+TEST(ResultWriterTest, ACompletionHasTextInItsChoice) {
+  const json body = Line(Completed(v1::REQUEST_FORM_OPENAI_COMPLETION))["response"]["body"];
+  EXPECT_EQ(body["id"], "cmpl-0198c0de0000700080000000000000aa_3");
+  EXPECT_EQ(body["object"], "text_completion");
+  EXPECT_EQ(body["choices"], json::parse(R"([
+    {"index": 0, "text": " Paris", "logprobs": null, "finish_reason": "length"}])"));
+}
+
+TEST(ResultWriterTest, APlainResultIsFlat) {
+  EXPECT_EQ(Line(Completed(v1::REQUEST_FORM_PLAIN)), json::parse(R"({
+    "id": "row-3", "index": 3, "text": " Paris", "finish_reason": "length",
+    "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6,
+              "prompt_tokens_details": {"cached_tokens": 2}}
+  })"));
+}
+
+TEST(ResultWriterTest, ANativeResultIsPlainAndAnIdIsLeftOutWhenThereIsNone) {
+  v1::Result result = Completed(v1::REQUEST_FORM_UNSPECIFIED);
+  result.clear_custom_id();
+  const json line = Line(result);
+  EXPECT_FALSE(line.contains("id"));
+  EXPECT_EQ(line["index"], 3);
+}
+
+TEST(ResultWriterTest, TokenIdsComeWhenAskedForAndWhenThereIsNoText) {
+  ResultLineOptions options = Options();
+  options.include_token_ids = true;
+  const std::string asked = ResultLine(Completed(v1::REQUEST_FORM_PLAIN), options);
+  EXPECT_EQ(json::parse(asked)["token_ids"], json::array({7042}));
+
+  v1::Result without_text = Completed(v1::REQUEST_FORM_PLAIN);
+  without_text.mutable_completion()->clear_text();
+  EXPECT_EQ(Line(without_text)["token_ids"], json::array({7042}));
+}
+
+TEST(ResultWriterTest, StopReasonIsNamedInEveryForm) {
+  for (const auto form : {v1::REQUEST_FORM_OPENAI_CHAT, v1::REQUEST_FORM_OPENAI_COMPLETION}) {
+    v1::Result result = Completed(form);
+    result.mutable_completion()->set_finish_reason(v1::FINISH_REASON_STOP);
+    result.mutable_completion()->set_stop_reason("###");
+    const json choice = Line(result)["response"]["body"]["choices"][0];
+    EXPECT_EQ(choice["finish_reason"], "stop");
+    EXPECT_EQ(choice["stop_reason"], "###");
+  }
+  v1::Result plain = Completed(v1::REQUEST_FORM_PLAIN);
+  plain.mutable_completion()->set_stop_reason("###");
+  EXPECT_EQ(Line(plain)["stop_reason"], "###");
+}
+
+TEST(ResultWriterTest, ChatLogprobsListTokensWithTheirBytes) {
+  v1::Result result = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
+  v1::TokenLogprob* token = AddToken(result, 1, " é", -0.1F);
+  AddTop(token, 1, " é", -0.1F);
+  AddTop(token, 2, "\xe2\x82", -2.5F);
+  EXPECT_EQ(Line(result)["response"]["body"]["choices"][0]["logprobs"], json::parse(R"({
+    "content": [{
+      "token": " é", "logprob": -0.1, "bytes": [32, 195, 169],
+      "top_logprobs": [
+        {"token": " é", "logprob": -0.1, "bytes": [32, 195, 169]},
+        {"token": "bytes:\\xe2\\x82", "logprob": -2.5, "bytes": [226, 130]}]
+    }],
+    "refusal": null
+  })"));
+}
+
+TEST(ResultWriterTest, CompletionLogprobsAreParallelArraysWithOffsetsInCharacters) {
+  v1::Result result = Completed(v1::REQUEST_FORM_OPENAI_COMPLETION);
+  AddTop(AddToken(result, 1, "é€", -0.25F), 5, "x", -3.0F);
+  AddToken(result, 2, "!", -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(Line(result)["response"]["body"]["choices"][0]["logprobs"], json::parse(R"({
+    "tokens": ["é€", "!"], "token_logprobs": [-0.25, -9999.0],
+    "top_logprobs": [{"x": -3.0}, {}], "text_offset": [0, 2]
+  })"));
+}
+
+TEST(ResultWriterTest, PlainLogprobsHaveTokenIds) {
+  v1::Result result = Completed(v1::REQUEST_FORM_PLAIN);
+  AddToken(result, 17, "a", -1.5F);
+  EXPECT_EQ(Line(result)["logprobs"], json::parse(R"([
+    {"token": "a", "logprob": -1.5, "bytes": [97], "token_id": 17, "top_logprobs": []}])"));
+}
+
+TEST(ResultWriterTest, ALogprobReadsBackAsTheSameFloat) {
+  for (const float logprob : {-0.1F, -1e-7F, -12.345678F, -103.97208F, 0.0F}) {
+    v1::Result result = Completed(v1::REQUEST_FORM_PLAIN);
+    AddToken(result, 1, "a", logprob);
+    EXPECT_EQ(Line(result)["logprobs"][0]["logprob"].get<float>(), logprob);
+  }
+}
+
+TEST(ResultWriterTest, ARefusedRequestIsAnAnswerWithStatus400) {
+  EXPECT_EQ(Line(Failed(v1::REQUEST_FORM_OPENAI_CHAT, absl::StatusCode::kInvalidArgument,
+                        "FIELD_INVALID", {{"code", "invalid_type"}, {"param", "max_tokens"}})),
+            json::parse(R"({
+    "id": "batch_req_0198c0de0000700080000000000000aa_4",
+    "custom_id": "row-4",
+    "response": {
+      "status_code": 400,
+      "request_id": "req_0198c0de0000700080000000000000aa_4",
+      "body": {"error": {"message": "what happened", "type": "invalid_request_error",
+                         "param": "max_tokens", "code": "invalid_type"}}
+    },
+    "error": null
+  })"));
+}
+
+TEST(ResultWriterTest, ARequestThatTheEngineFailedIsAServerError) {
+  const json response = Line(Failed(v1::REQUEST_FORM_OPENAI_COMPLETION, absl::StatusCode::kInternal,
+                                    "ATTEMPTS_EXHAUSTED"))["response"];
+  EXPECT_EQ(response["status_code"], 500);
+  EXPECT_EQ(response["body"]["error"]["type"], "server_error");
+  EXPECT_EQ(response["body"]["error"]["code"], "attempts_exhausted");
+  EXPECT_EQ(response["body"]["error"]["param"], nullptr);
+}
+
+TEST(ResultWriterTest, ARequestThatNeverRanHasNoResponse) {
+  struct Case {
+    absl::StatusCode code;
+    const char* reason;
+    const char* expected;
+  };
+  for (const Case& test :
+       {Case{absl::StatusCode::kCancelled, "JOB_CANCELLED", "batch_cancelled"},
+        Case{absl::StatusCode::kCancelled, "", "batch_cancelled"},
+        Case{absl::StatusCode::kDeadlineExceeded, "", "batch_expired"},
+        Case{absl::StatusCode::kDeadlineExceeded, "JOB_EXPIRED", "batch_expired"},
+        Case{absl::StatusCode::kFailedPrecondition, "JOB_FAILED", "batch_failed"}}) {
+    const json line = Line(Failed(v1::REQUEST_FORM_OPENAI_CHAT, test.code, test.reason));
+    EXPECT_EQ(line["response"], nullptr);
+    EXPECT_EQ(line["error"], (json{{"code", test.expected}, {"message", "what happened"}}));
+  }
+}
+
+TEST(ResultWriterTest, APlainErrorHasCodeMessageAndParam) {
+  EXPECT_EQ(
+      Line(Failed(v1::REQUEST_FORM_PLAIN, absl::StatusCode::kInvalidArgument, "PROMPT_TOO_LONG",
+                  {{"code", "context_length_exceeded"}, {"param", "prompt"}})),
+      json::parse(R"({"id": "row-4", "index": 4, "error": {
+              "code": "context_length_exceeded", "message": "what happened", "param": "prompt"}})"));
+  EXPECT_EQ(Line(Failed(v1::REQUEST_FORM_PLAIN, absl::StatusCode::kCancelled, "JOB_CANCELLED")),
+            json::parse(R"({"id": "row-4", "index": 4, "error": {
+              "code": "batch_cancelled", "message": "what happened"}})"));
+}
+
+TEST(ResultWriterTest, AnErrorWithoutDetailsIsNamedByItsCode) {
+  EXPECT_EQ(
+      Line(Failed(v1::REQUEST_FORM_PLAIN, absl::StatusCode::kInvalidArgument, ""))["error"]["code"],
+      "invalid_argument");
+}
+
+TEST(ResultWriterTest, AnyTextIsValidJsonAndKeepsItsUtf8) {
+  const std::string hard = "\"\\\n\r\t\x01\x7f \xe2\x80\xa8 é € 𝄞 </script> \0 end";
+  v1::Result result = Completed(v1::REQUEST_FORM_PLAIN);
+  result.mutable_completion()->set_text(hard);
+  EXPECT_EQ(Line(result)["text"], hard);
+  EXPECT_TRUE(absl::StrContains(ResultLine(result, Options()), "é € 𝄞"));
+}
+
+TEST(ResultWriterTest, BrokenUtf8FromAServerStillGivesJson) {
+  v1::Result result = Completed(v1::REQUEST_FORM_PLAIN);
+  result.mutable_completion()->set_text("a\xff\xe2\x82");
+  EXPECT_EQ(Line(result)["text"], "a\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(ResultWriterTest, TheSameResultGivesTheSameBytes) {
+  const v1::Result result = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
+  EXPECT_EQ(ResultLine(result, Options()), ResultLine(result, Options()));
+}
+
+}  // namespace
+}  // namespace nightshift
