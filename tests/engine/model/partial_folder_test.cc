@@ -1,5 +1,6 @@
 #include "engine/model/partial_folder.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -76,7 +77,7 @@ TEST_F(PartialFolderTest, WorkOfALivingProcessIsKept) {
     if (write(ready[1], &answer, 1) == 1) {
       pause();
     }
-    _exit(1);
+    std::_Exit(1);
   }
   char answer = 0;
   ASSERT_EQ(read(ready[0], &answer, 1), 1);

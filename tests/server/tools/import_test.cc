@@ -1,5 +1,6 @@
 #include "server/tools/import.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -174,7 +175,7 @@ TEST_F(ImportTest, KilledAnywhereItLeavesNothingThatLooksLikeAPack) {
           kill(getpid(), SIGKILL);
         }
       };
-      _exit(ImportModel(options).ok() ? 0 : 1);
+      std::_Exit(ImportModel(options).ok() ? 0 : 1);
     }
     int state = 0;
     ASSERT_EQ(waitpid(child, &state, 0), child);
