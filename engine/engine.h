@@ -105,6 +105,7 @@ class Engine {
   virtual std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) = 0;
   // Advances every held request by its span. A finished request has left the engine and its pages
   // are free when this returns. An error concerns the whole block: nothing of it was sampled.
+  // Errors: INTERNAL (logits that are not finite, with the request; a device's fault).
   virtual absl::StatusOr<SweepResult> Sweep() = 0;
   // Takes requests out with their state; unknown ids are skipped.
   virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;

@@ -235,7 +235,7 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     held_.pop_back();
   }
   GrowPages(schedule);
-  std::vector<TokenLogprob> tokens = executor_->Run(schedule, held_);
+  ASSIGN_OR_RETURN(std::vector<TokenLogprob> tokens, executor_->Run(schedule, held_));
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
     sequence.computed_tokens += span.num_tokens;

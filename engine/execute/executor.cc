@@ -81,14 +81,14 @@ Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const
       forward_(config, cache.layout(), ops),
       head_(config, weights, forward_, ops) {}
 
-std::vector<TokenLogprob> Executor::Run(const SweepSchedule& schedule,
-                                        std::span<const std::unique_ptr<Sequence>> sequences) {
+absl::StatusOr<std::vector<TokenLogprob>> Executor::Run(
+    const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences) {
   RunLayers(schedule, sequences);
   std::vector<HeadRow> rows;
   rows.reserve(schedule.sampled.size());
   for (const SampledRow& sampled : schedule.sampled) {
     const Sequence& sequence = *sequences[sampled.request];
-    rows.push_back({sampled.row, &sequence.sampling, sequence.known_tokens()});
+    rows.push_back({sequence.id, sampled.row, &sequence.sampling, sequence.known_tokens()});
   }
   return head_.Sample(hidden_, rows, scratch_);
 }

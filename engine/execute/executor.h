@@ -44,8 +44,9 @@ class Executor {
   // Computes the schedule's spans: keys and values go to the sequences' pages, which must have been
   // grown to hold them. Returns one token for each of schedule.sampled, in order. Request indices
   // of the schedule are indices in `sequences`; the sequences themselves are not changed.
-  std::vector<TokenLogprob> Run(const SweepSchedule& schedule,
-                                std::span<const std::unique_ptr<Sequence>> sequences);
+  // Errors: INTERNAL naming a request whose logits are not finite.
+  absl::StatusOr<std::vector<TokenLogprob>> Run(
+      const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences);
 
   // For tests: computes the schedule and returns the logits of all its rows, [num_rows, V].
   std::vector<float> ForwardLogits(const SweepSchedule& schedule,

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+
 #include "engine/sampling/sampler.h"
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
@@ -49,20 +52,21 @@ int64_t OutputHead::ScratchFloats(const ModelConfig& config) {
   return kGroupRows * finished + std::max(kGroupRows * kChunkTokens, Stride(config.vocabulary));
 }
 
-std::vector<TokenLogprob> OutputHead::Sample(MatrixView hidden, std::span<const HeadRow> rows,
-                                             std::span<float> scratch) {
+absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(MatrixView hidden,
+                                                             std::span<const HeadRow> rows,
+                                                             std::span<float> scratch) {
   std::vector<TokenLogprob> results;
   results.reserve(rows.size());
   while (!rows.empty()) {
     const size_t count = std::min(rows.size(), static_cast<size_t>(kGroupRows));
-    SampleGroup(hidden, rows.first(count), scratch, results);
+    RETURN_IF_ERROR(SampleGroup(hidden, rows.first(count), scratch, results));
     rows = rows.subspan(count);
   }
   return results;
 }
 
-void OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
-                             std::span<float> scratch, std::vector<TokenLogprob>& results) {
+absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
+                                     std::span<float> scratch, std::vector<TokenLogprob>& results) {
   std::vector<int64_t> hidden_rows;
   std::vector<HeadRequest> requests;
   for (const HeadRow& row : rows) {
@@ -82,6 +86,11 @@ void OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
                      .states = states});
   }
   for (size_t i = 0; i < rows.size(); ++i) {
+    if (!HasFiniteLogits(states[i])) {
+      return absl::InternalError(absl::StrCat("sample request ", rows[i].request_id,
+                                              " at position ", rows[i].position,
+                                              ": the model gives logits that are not finite"));
+    }
     const SamplingParams& sampling = *rows[i].sampling;
     std::optional<TokenLogprob> token =
         nightshift::Sample(sampling, requests[i], states[i], config_.vocabulary);
@@ -92,6 +101,7 @@ void OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
     }
     results.push_back(*std::move(token));
   }
+  return absl::OkStatus();
 }
 
 std::vector<float> OutputHead::Logits(MatrixView hidden, std::span<const int64_t> rows,

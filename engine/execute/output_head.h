@@ -9,6 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
 #include "engine/model/config.h"
 #include "engine/model/forward.h"
 #include "engine/model/weights.h"
@@ -19,7 +22,8 @@ namespace nightshift {
 
 // One row to sample: how, and for which position of its sequence.
 struct HeadRow {
-  int64_t row = 0;  // of the hidden matrix
+  uint64_t request_id = 0;  // for messages
+  int64_t row = 0;          // of the hidden matrix
   const SamplingParams* sampling = nullptr;
   int64_t position = 0;
 };
@@ -33,8 +37,9 @@ class OutputHead {
   static int64_t ScratchFloats(const ModelConfig& config);
 
   // Samples one token a row from hidden [T, E], which stays as it is.
-  std::vector<TokenLogprob> Sample(MatrixView hidden, std::span<const HeadRow> rows,
-                                   std::span<float> scratch);
+  // Errors: INTERNAL naming the request whose logits are not finite.
+  absl::StatusOr<std::vector<TokenLogprob>> Sample(MatrixView hidden, std::span<const HeadRow> rows,
+                                                   std::span<float> scratch);
 
   // All logits of the given rows of hidden: [rows, V] in order, for tests.
   std::vector<float> Logits(MatrixView hidden, std::span<const int64_t> rows,
@@ -46,8 +51,8 @@ class OutputHead {
     int32_t first_token = 0;
   };
 
-  void SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, std::span<float> scratch,
-                   std::vector<TokenLogprob>& results);
+  absl::Status SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
+                           std::span<float> scratch, std::vector<TokenLogprob>& results);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
   MatrixView FinishRows(MatrixView hidden, std::span<const int64_t> rows, std::span<float> scratch,
                         std::span<float>& rest);

@@ -13,6 +13,9 @@ constexpr int32_t kTopPCandidates = 64;
 // Largest top-k whose candidates the head keeps itself; beyond it sorting the whole row is cheaper.
 constexpr int32_t kMaxTopKCandidates = 256;
 
+// Logits stay finite when divided by the smallest temperature; no real one comes near.
+constexpr float kMaxLogit = 1e30F;
+
 uint64_t Mix(uint64_t value) {  // SplitMix64's finaliser
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
   value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
@@ -125,6 +128,10 @@ HeadState InitialHeadState() {
   return state;
 }
 
+bool HasFiniteLogits(const HeadState& state) {
+  return std::abs(state.max_logit) <= kMaxLogit && std::isfinite(state.sum_exp);
+}
+
 std::optional<TokenLogprob> Sample(const SamplingParams& params, const HeadRequest& request,
                                    const HeadState& state, int64_t vocabulary) {
   const std::optional<Candidate> chosen = Choose(params, request, state, vocabulary);
@@ -147,7 +154,8 @@ std::optional<TokenLogprob> Sample(const SamplingParams& params, const HeadReque
 std::vector<Candidate> SortedCandidates(std::span<const float> logits) {
   std::vector<Candidate> candidates(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
-    candidates[i] = {static_cast<int32_t>(i), logits[i]};
+    const float logit = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
+    candidates[i] = {static_cast<int32_t>(i), logit};
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;

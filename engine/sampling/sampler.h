@@ -22,16 +22,20 @@ HeadRequest MakeHeadRequest(const SamplingParams& params, int64_t position);
 // A state before the first vocabulary shard.
 HeadState InitialHeadState();
 
+// False when the row's logits overflowed (weights that no sane model has): nothing can be sampled.
+bool HasFiniteLogits(const HeadState& state);
+
 // The sampled token with its log-probability under the model's own distribution (temperature 1,
 // nothing cut) and the `top_logprobs` best alternatives, best first.
 // Nothing when top-k or top-p need more than the kept candidates: then put all tokens in
 // state.candidates (SortedCandidates) and ask again.
-// `state` has seen the whole vocabulary. Cut: temperature, then top-k, then the shortest prefix of
-// what is left whose renormalised probability reaches top-p. Equal logits: the lower token first.
+// `state` has seen the whole vocabulary and HasFiniteLogits. Cut: temperature, then top-k, then the
+// shortest prefix of what is left whose renormalised probability reaches top-p. Equal logits: the
+// lower token first.
 std::optional<TokenLogprob> Sample(const SamplingParams& params, const HeadRequest& request,
                                    const HeadState& state, int64_t vocabulary);
 
-// All tokens of a row of logits, best first; equal logits: the lower token first.
+// All tokens of a row of logits, best first; equal logits: the lower token first; NaN last.
 std::vector<Candidate> SortedCandidates(std::span<const float> logits);
 
 }  // namespace nightshift

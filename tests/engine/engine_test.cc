@@ -1,8 +1,13 @@
 #include "engine/engine.h"
 
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/engine_runs.h"
+#include "tests/support/golden.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tiny_packs.h"
 
@@ -206,6 +211,33 @@ TEST(EngineTest, PromptsEnterBesideDecodingRequests) {
     ASSERT_OK_AND_ASSIGN(const SweepResult result, engine->Sweep());
     EXPECT_EQ(result.prompt_tokens, prompt_tokens[i]) << "sweep " << i;
     EXPECT_EQ(result.output_tokens, output_tokens[i]) << "sweep " << i;
+  }
+}
+
+// A pack whose last norm is not a number, as a broken or hostile checkpoint may have it.
+TEST(EngineTest, LogitsThatAreNotFiniteAreAnErrorThatNamesTheRequest) {
+  const PackFolder folder;
+  const std::string source = folder.path() + "/llama_tied";
+  std::filesystem::copy(std::string(TEST_DATA_DIR) + "/tiny/llama_tied", source);
+  std::string bytes = ReadWholeFile(source + "/model.safetensors");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  const nlohmann::json header = nlohmann::json::parse(bytes.substr(8, header_bytes));
+  const size_t first = header["model.norm.weight"]["data_offsets"][0].get<size_t>();
+  bytes.replace(8 + header_bytes + first, 2, "\xc0\x7f");  // a bf16 NaN
+  std::ofstream(source + "/model.safetensors", std::ios::binary) << bytes;
+  EngineOptions options = TinyOptions();
+  options.pack_path = folder.path() + "/pack";
+  ASSERT_OK(ImportForTest(source, options.pack_path, nullptr));
+  for (const float temperature : {0.0F, 1.0F}) {
+    const std::unique_ptr<Engine> engine = TinyEngine(options);
+    EngineRequest request = Request(77, 5, 5);
+    request.sampling.temperature = temperature;
+    request.sampling.top_p = 0.9F;
+    ASSERT_OK(AdmitOne(*engine, request));
+    EXPECT_THAT(engine->Sweep(), StatusIs(StatusCode::kInternal, "request 77"));
+    engine->Retire({77});
+    EXPECT_EQ(engine->num_held(), 0);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <set>
@@ -217,6 +218,29 @@ TEST(SamplerTest, VeryLowTemperatureIsGreedy) {
     params.top_p = top_p;
     EXPECT_EQ(SampleAt(params, {0.5F, 2.0F, -1.0F, 1.99F}, 3).token, 1);
   }
+}
+
+TEST(SamplerTest, TellsLogitsThatOverflowed) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  HeadState state = InitialHeadState();
+  EXPECT_FALSE(HasFiniteLogits(state));
+  state.sum_exp = 1.5;
+  for (const float bad : {kInfinity, -kInfinity, kNan, 1e35F}) {
+    state.max_logit = bad;
+    EXPECT_FALSE(HasFiniteLogits(state)) << bad;
+  }
+  state.max_logit = -30.0F;
+  EXPECT_TRUE(HasFiniteLogits(state));
+}
+
+TEST(SamplerTest, SortsNanBehindEverything) {
+  const std::vector<float> logits = {1.0F, std::numeric_limits<float>::quiet_NaN(), 3.0F, -2.0F};
+  const std::vector<Candidate> sorted = SortedCandidates(logits);
+  EXPECT_EQ(sorted[0].token, 2);
+  EXPECT_EQ(sorted[1].token, 0);
+  EXPECT_EQ(sorted[2].token, 3);
+  EXPECT_EQ(sorted[3].token, 1);
 }
 
 TEST(SamplerTest, NoiseDependsOnSeedRequestAndPositionAlone) {
