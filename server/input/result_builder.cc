@@ -76,9 +76,13 @@ std::string BuildCompletionResult(const ResultHeader& header, const CompletionOu
 }
 
 std::string BuildErrorResult(const ResultHeader& header, const absl::Status& error) {
-  CHECK(!error.ok());
+  return BuildErrorResult(header, ToRpcStatus(error));
+}
+
+std::string BuildErrorResult(const ResultHeader& header, const google::rpc::Status& error) {
+  CHECK_NE(error.code(), 0);
   v1::Result result = MakeResult(header);
-  *result.mutable_error() = ToRpcStatus(error);
+  *result.mutable_error() = error;
   return result.SerializeAsString();
 }
 

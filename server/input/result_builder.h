@@ -10,6 +10,7 @@
 #include "engine/sampling/sampling_params.h"
 #include "engine/text/tokenizer.h"
 
+#include "google/rpc/status.pb.h"
 #include "nightshift/v1/jobs.pb.h"
 
 namespace nightshift {
@@ -43,5 +44,6 @@ std::string BuildCompletionResult(const ResultHeader& header, const CompletionOu
 
 // `error` is not OK; its details are kept as ToRpcStatus does.
 std::string BuildErrorResult(const ResultHeader& header, const absl::Status& error);
+std::string BuildErrorResult(const ResultHeader& header, const google::rpc::Status& error);
 
 }  // namespace nightshift
