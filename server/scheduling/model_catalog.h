@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "kernels/base/mutex.h"
 
 namespace nightshift {
@@ -34,7 +35,8 @@ class ModelCatalog {
   ModelCatalog(std::vector<std::string> paths, std::string models_directory);
   void Rescan();
   std::vector<CatalogModel> List() const;
-  // Empty name: the only model. NOT_FOUND names those that exist; FAILED_PRECONDITION: not loadable.
+  // Empty name: the only model. NOT_FOUND names those that exist; FAILED_PRECONDITION: not
+  // loadable.
   absl::StatusOr<CatalogModel> Find(const std::string& name);
 
  private:

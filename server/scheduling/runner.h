@@ -4,44 +4,46 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+
 #include "engine/engine.h"
 #include "kernels/base/clock.h"
-#include "kernels/base/mutex.h"
+#include "server/input/parse_limits.h"
 #include "server/scheduling/model_catalog.h"
+#include "server/scheduling/model_session.h"
 #include "server/store/store_actor.h"
 
 namespace nightshift {
 
-// Creates an engine for a pack; the tests put a fake one here.
-using EngineFactory =
-    std::function<absl::StatusOr<std::unique_ptr<Engine>>(const EngineOptions& options)>;
-
 struct RunnerOptions {
-  EngineOptions engine;            // pack_path and compute_type are set per model and job
-  std::string state_directory;     // where input files lie
+  EngineOptions engine;  // pack_path and compute_type are set per model and job; the compute type
+                         // here is that of jobs which do not name one
+  std::string state_directory;  // where input files lie
   int num_tokenizer_threads = 1;
-  int64_t max_ready_requests = 512;     // tokenized and waiting for a place in the block
+  int64_t max_ready_requests = 512;  // claimed and waiting for a place in the block
   int64_t max_ready_tokens = 4 << 20;
   int64_t progress_interval_us = 60'000'000;  // generated ids become durable at the next sweep edge
-  int64_t max_line_bytes = 16 << 20;
+  int64_t store_retry_interval_us = 1'000'000;  // between writes while the disk is full
+  ParseLimits limits;                           // as at acceptance
+
+  // INVALID_ARGUMENT naming the option and its value.
+  absl::Status Validate() const;
 };
 
 struct RunnerStatus {
-  std::string loaded_model;
+  std::string loaded_model;  // empty: none
   std::string device;
-  double tokens_per_second = 0;  // over the last sweeps
+  double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
 };
 
+// A row that is claimed ends in exactly one of: a published result, or given back to the store.
 class Runner {
  public:
+  // `store`, `catalog` and `clock` must outlive it. RecoverState has run.
   Runner(RunnerOptions options, StoreActor& store, ModelCatalog& catalog, EngineFactory factory,
          const Clock& clock);
   // As Drain.

@@ -1,0 +1,63 @@
+#include "server/scheduling/early_end.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/log.h"
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+#include "server/scheduling/request_preparer.h"
+
+namespace nightshift {
+namespace {
+
+google::rpc::Status RowErrorOf(const JobRecord& job) {
+  if (job.error.empty()) {
+    return ToRpcStatus(
+        MakeError(absl::StatusCode::kCancelled, reason::kJobCancelled,
+                  absl::StrCat("job ", job.id, " was cancelled before this request ended"),
+                  {{"job", job.id}, {"code", "batch_cancelled"}}));
+  }
+  google::rpc::Status error;
+  if (!error.ParseFromString(job.error) || error.code() == 0) {
+    return ToRpcStatus(MakeError(absl::StatusCode::kInternal, reason::kJobFailed,
+                                 absl::StrCat("job ", job.id, " failed"),
+                                 {{"job", job.id}, {"code", "batch_failed"}}));
+  }
+  return error;
+}
+
+}  // namespace
+
+FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header) {
+  return {.job_id = job.id,
+          .index = header.index,
+          .outcome = job.error.empty() ? RowState::kCancelled : RowState::kFailed,
+          .body = BuildErrorResult(header, RowErrorOf(job))};
+}
+
+absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const JobRecord& job,
+                                                        const JobContext& context, int64_t limit,
+                                                        const ParseLimits& limits) {
+  ASSIGN_OR_RETURN(const std::vector<ClaimedRow> rows, store.NextUnfinished(job.id, limit));
+  std::vector<FinishedRow> finished;
+  for (const ClaimedRow& row : rows) {
+    absl::StatusOr<ResultHeader> header = ReadResultHeader(context, row, limits);
+    if (!header.ok()) {
+      LOG(ERROR) << "input_unreadable job=" << job.id << " index=" << row.index << " error=\""
+                 << header.status().message() << "\"";
+      header = ResultHeader{.index = row.index, .line = row.line, .custom_id = {}};
+    }
+    finished.push_back(EndRowEarly(job, *header));
+  }
+  return finished;
+}
+
+std::string SerializeJobError(const std::string& reason, const absl::Status& error) {
+  return ToRpcStatus(MakeError(error.code(), reason, error.message(), {{"code", "batch_failed"}}))
+      .SerializeAsString();
+}
+
+}  // namespace nightshift

@@ -1,0 +1,32 @@
+// Rows of a job that ends before they ran: cancelled, or the job cannot run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "server/input/parse_limits.h"
+#include "server/input/result_builder.h"
+#include "server/scheduling/job_context.h"
+#include "server/store/job_store.h"
+
+namespace nightshift {
+
+// The result of one row of a job that is kCancelling: kFailed with the job's error if it has one,
+// else kCancelled. ErrorInfo metadata "code" is what batch files call it: batch_failed or
+// batch_cancelled.
+FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header);
+
+// As EndRowEarly, for up to `limit` rows that wait in the store; empty when none is left. Reads the
+// rows' input for their ids; an unreadable one ends without.
+absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const JobRecord& job,
+                                                        const JobContext& context, int64_t limit,
+                                                        const ParseLimits& limits);
+
+// The error of a job that cannot run, as JobRecord.error keeps it; its rows get the same.
+std::string SerializeJobError(const std::string& reason, const absl::Status& error);
+
+}  // namespace nightshift

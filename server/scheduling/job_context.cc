@@ -1,0 +1,43 @@
+#include "server/scheduling/job_context.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int32_t kDefaultMaxAttempts = 3;
+
+ComputeType ComputeTypeOf(v1::ComputeTypeChoice choice, ComputeType default_type) {
+  switch (choice) {
+    case v1::COMPUTE_TYPE_CHOICE_F32:
+      return ComputeType::kF32;
+    case v1::COMPUTE_TYPE_CHOICE_BF16:
+      return ComputeType::kBF16;
+    default:
+      return default_type;
+  }
+}
+
+}  // namespace
+
+JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_directory,
+                             ComputeType default_compute_type) {
+  auto context = std::make_shared<JobContext>();
+  if (!context->spec.ParseFromString(job.spec)) {
+    context->status =
+        absl::DataLossError(absl::StrCat("the stored spec of job ", job.id, " is not readable"));
+  }
+  const v1::JobSpec& spec = context->spec;
+  context->job_id = job.id;
+  context->priority = job.priority;
+  context->create_time_us = job.create_time_us;
+  context->key = {job.model, ComputeTypeOf(spec.compute_type(), default_compute_type)};
+  context->input_format = job.input_format;
+  context->max_attempts = spec.max_attempts() > 0 ? spec.max_attempts() : kDefaultMaxAttempts;
+  context->input = std::make_unique<JobInput>(absl::StrCat(state_directory, "/", job.input_file));
+  return context;
+}
+
+}  // namespace nightshift

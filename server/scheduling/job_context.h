@@ -1,0 +1,46 @@
+// JobContext: what the rows of one job share while it runs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+#include "kernels/dtype.h"
+#include "server/scheduling/job_input.h"
+#include "server/store/job_store.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// Which loaded engine a job needs.
+struct ModelKey {
+  std::string model;
+  ComputeType compute_type = ComputeType::kBF16;
+
+  friend bool operator==(const ModelKey&, const ModelKey&) = default;
+};
+
+struct JobContext {
+  std::string job_id;
+  int32_t priority = 0;
+  int64_t create_time_us = 0;
+  ModelKey key;
+  int32_t input_format = 0;
+  int32_t max_attempts = 3;
+  v1::JobSpec spec;
+  std::unique_ptr<JobInput> input;
+  // DATA_LOSS when the stored spec cannot be read: the job cannot run, its rows still have ids.
+  absl::Status status;
+};
+
+// Shared: rows of a job are in the preparer, the block and the publisher at one time, and the job
+// may be gone from the store before the last of them is dropped.
+using JobContextPtr = std::shared_ptr<const JobContext>;
+
+JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_directory,
+                             ComputeType default_compute_type);
+
+}  // namespace nightshift

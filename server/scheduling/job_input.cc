@@ -1,0 +1,52 @@
+#include "server/scheduling/job_input.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+
+JobInput::~JobInput() {
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+absl::StatusOr<int> JobInput::OpenOnce() {
+  MutexLock lock(mutex_);
+  if (fd_ < 0) {
+    fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  }
+  if (fd_ < 0) {
+    return absl::DataLossError(absl::StrCat("open input ", path_, ": ", strerror(errno)));
+  }
+  return fd_;
+}
+
+absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length) {
+  ASSIGN_OR_RETURN(const int fd, OpenOnce());
+  std::string bytes(static_cast<size_t>(length), '\0');
+  int64_t done = 0;
+  while (done < length) {
+    const ssize_t got =
+        pread(fd, bytes.data() + done, static_cast<size_t>(length - done), offset + done);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      return absl::DataLossError(absl::StrCat(
+          "read ", length, " bytes at ", offset, " of input ", path_, ": ",
+          got < 0 ? strerror(errno) : "the file ends before", " after ", done, " bytes"));
+    }
+    done += got;
+  }
+  return bytes;
+}
+
+}  // namespace nightshift

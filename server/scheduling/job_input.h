@@ -1,0 +1,32 @@
+// JobInput: the input file of a job, read row by row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+#include "kernels/base/mutex.h"
+
+namespace nightshift {
+
+// Opens the file at the first read, closes it when destroyed. Thread-safe.
+class JobInput {
+ public:
+  explicit JobInput(std::string path) : path_(std::move(path)) {}
+  ~JobInput();
+  JobInput(const JobInput&) = delete;
+  JobInput& operator=(const JobInput&) = delete;
+
+  // Errors: DATA_LOSS when the file is gone or ends before the row does.
+  absl::StatusOr<std::string> ReadRow(int64_t offset, int64_t length);
+
+ private:
+  absl::StatusOr<int> OpenOnce();
+
+  const std::string path_;
+  Mutex mutex_;
+  int fd_ ABSL_GUARDED_BY(mutex_) = -1;
+};
+
+}  // namespace nightshift

@@ -1,0 +1,43 @@
+#include "server/scheduling/model_session.h"
+
+#include <utility>
+
+#include "engine/model/pack.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+absl::StatusOr<ModelTextPtr> LoadText(const CatalogModel& model, const EngineInfo& info) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(model.path));
+  auto text = std::make_shared<ModelText>();
+  text->model = model.name;
+  ASSIGN_OR_RETURN(text->encoder, PromptEncoder::Create(*pack));
+  text->context_tokens = info.context_tokens;
+  text->vocabulary = info.vocabulary;
+  return ModelTextPtr(std::move(text));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const ModelKey& key,
+                                                                 const EngineOptions& options,
+                                                                 ModelCatalog& catalog,
+                                                                 const EngineFactory& factory) {
+  absl::StatusOr<CatalogModel> model = catalog.Find(key.model);
+  if (!model.ok()) {
+    catalog.Rescan();
+    model = catalog.Find(key.model);
+  }
+  RETURN_IF_ERROR(model.status());
+  EngineOptions engine_options = options;
+  engine_options.pack_path = model->path;
+  engine_options.compute_type = key.compute_type;
+  auto session = std::make_unique<ModelSession>();
+  session->key = key;
+  ASSIGN_OR_RETURN(session->engine, factory(engine_options));
+  ASSIGN_OR_RETURN(session->text, LoadText(*model, session->engine->info()));
+  return session;
+}
+
+}  // namespace nightshift

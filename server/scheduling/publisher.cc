@@ -1,0 +1,151 @@
+#include "server/scheduling/publisher.h"
+
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "kernels/base/log.h"
+
+namespace nightshift {
+
+Publisher::Publisher(PublisherOptions options, StoreActor& store, const Clock& clock)
+    : options_(options), store_(store), clock_(clock) {}
+
+Publisher::~Publisher() {
+  GiveUp();
+  WaitForPending(0);
+}
+
+void Publisher::Publish(std::vector<FinishedRow> rows) {
+  if (rows.empty()) {
+    return;
+  }
+  WaitForPending(options_.max_pending - 1);
+  {
+    MutexLock lock(mutex_);
+    ++pending_;
+  }
+  Send(std::make_shared<const std::vector<FinishedRow>>(std::move(rows)));
+}
+
+void Publisher::Send(Rows rows) {
+  const int64_t now_us = clock_.WallMicros();
+  Submit(
+      "",
+      [rows, now_us](JobStore& store) -> absl::Status {
+        const absl::StatusOr<int64_t> dropped = store.Publish(*rows, now_us);
+        if (dropped.ok() && *dropped > 0) {
+          LOG(WARNING) << "publications_dropped rows=" << *dropped;
+        }
+        return dropped.status();
+      },
+      [this, rows](const absl::Status& status) { OnAnswer(rows, status); });
+}
+
+void Publisher::OnAnswer(const Rows& rows, const absl::Status& status) {
+  if (status.ok()) {
+    std::set<std::string> job_ids;
+    for (const FinishedRow& row : *rows) {
+      job_ids.insert(row.job_id);
+    }
+    for (const std::string& job_id : job_ids) {
+      store_.events().Notify(job_id);
+    }
+  }
+  MutexLock lock(mutex_);
+  const bool again = absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+  if (again && !giving_up_) {
+    refused_.push_back(rows);
+  } else {
+    --pending_;
+    if (absl::IsInternal(status)) {
+      status_ = status;
+    } else if (!status.ok()) {
+      LOG(ERROR) << "publication_lost rows=" << rows->size() << " error=\"" << status.message()
+                 << "\"";
+    }
+  }
+  changed_.NotifyAll();
+}
+
+void Publisher::WaitForPending(int64_t most) {
+  for (;;) {
+    std::vector<Rows> again;
+    {
+      MutexLock lock(mutex_);
+      while (pending_ > most && refused_.empty()) {
+        changed_.Wait(mutex_);
+      }
+      again.swap(refused_);
+      if (giving_up_) {
+        pending_ -= static_cast<int64_t>(again.size());
+        again.clear();
+      }
+      if (again.empty() && pending_ <= most) {
+        return;
+      }
+    }
+    if (!again.empty()) {
+      LOG(WARNING) << "publications_refused writes=" << again.size() << " action=retry";
+      WaitToRetry();
+    }
+    for (Rows& rows : again) {
+      Send(std::move(rows));
+    }
+  }
+}
+
+absl::Status Publisher::Flush() {
+  WaitForPending(0);
+  return status();
+}
+
+absl::Status Publisher::Write(const std::string& job_id,
+                              const StoreActor::WriteOperation& operation) {
+  for (;;) {
+    const absl::Status answer = store_.WriteAndWait(job_id, operation);
+    const bool again = absl::IsResourceExhausted(answer) || absl::IsUnavailable(answer);
+    {
+      MutexLock lock(mutex_);
+      if (absl::IsInternal(answer)) {
+        status_ = answer;
+      }
+      if (!again || giving_up_) {
+        return answer;
+      }
+    }
+    LOG(WARNING) << "write_refused job=" << job_id << " action=retry";
+    WaitToRetry();
+  }
+}
+
+void Publisher::Submit(const std::string& job_id, StoreActor::WriteOperation operation,
+                       StoreActor::Done done) {
+  if (store_.Write(job_id, operation, done).ok()) {
+    return;
+  }
+  done(store_.WriteAndWait(job_id, std::move(operation)));
+}
+
+void Publisher::WaitToRetry() {
+  const int64_t until_us = clock_.MonotonicMicros() + options_.retry_interval_us;
+  MutexLock lock(mutex_);
+  int64_t left_us = options_.retry_interval_us;
+  while (!giving_up_ && left_us > 0 &&
+         changed_.WaitFor(mutex_, std::chrono::microseconds(left_us))) {
+    left_us = until_us - clock_.MonotonicMicros();
+  }
+}
+
+void Publisher::GiveUp() {
+  MutexLock lock(mutex_);
+  giving_up_ = true;
+  changed_.NotifyAll();
+}
+
+absl::Status Publisher::status() {
+  MutexLock lock(mutex_);
+  return status_;
+}
+
+}  // namespace nightshift

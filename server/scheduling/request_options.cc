@@ -1,0 +1,103 @@
+#include "server/scheduling/request_options.h"
+
+#include <cmath>
+#include <utility>
+
+namespace nightshift {
+namespace {
+
+using nlohmann::json;
+
+json ValueToJson(const google::protobuf::Value& value);
+
+json StructToJson(const google::protobuf::Struct& fields) {
+  json object = json::object();
+  for (const auto& [key, value] : fields.fields()) {
+    object[key] = ValueToJson(value);
+  }
+  return object;
+}
+
+// Numbers of a Struct are doubles; whole ones are what templates count and compare with.
+json NumberToJson(double number) {
+  constexpr double kExactWhole = 9007199254740992.0;  // 2^53
+  if (std::nearbyint(number) == number && std::abs(number) <= kExactWhole) {
+    return static_cast<int64_t>(number);
+  }
+  return number;
+}
+
+// Depth: protobuf refuses messages nested deeper than 100 when they are parsed.
+json ValueToJson(const google::protobuf::Value& value) {
+  switch (value.kind_case()) {
+    case google::protobuf::Value::kNumberValue:
+      return NumberToJson(value.number_value());
+    case google::protobuf::Value::kStringValue:
+      return value.string_value();
+    case google::protobuf::Value::kBoolValue:
+      return value.bool_value();
+    case google::protobuf::Value::kStructValue:
+      return StructToJson(value.struct_value());
+    case google::protobuf::Value::kListValue: {
+      json list = json::array();
+      for (const google::protobuf::Value& item : value.list_value().values()) {
+        list.push_back(ValueToJson(item));
+      }
+      return list;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+SamplingParams ResolveSampling(const v1::SamplingOptions& job, const v1::SamplingOptions& row,
+                               int64_t index) {
+  v1::SamplingOptions options = job;
+  if (row.stop_size() > 0) {
+    options.clear_stop();
+  }
+  if (row.stop_token_ids_size() > 0) {
+    options.clear_stop_token_ids();
+  }
+  options.MergeFrom(row);
+  SamplingParams sampling;
+  sampling.max_output_tokens =
+      options.has_max_output_tokens() ? options.max_output_tokens() : kDefaultMaxOutputTokens;
+  sampling.temperature = static_cast<float>(options.temperature());
+  sampling.top_p = options.has_top_p() ? static_cast<float>(options.top_p()) : 1.0F;
+  sampling.top_k = options.top_k();
+  sampling.seed = options.seed();
+  sampling.request_key = static_cast<uint64_t>(index);
+  sampling.stop.assign(options.stop().begin(), options.stop().end());
+  sampling.stop_tokens.assign(options.stop_token_ids().begin(), options.stop_token_ids().end());
+  sampling.want_logprobs = options.logprobs();
+  sampling.top_logprobs = options.logprobs() ? options.top_logprobs() : 0;
+  return sampling;
+}
+
+EncodeOptions ResolvePromptOptions(const v1::PromptOptions& job, const v1::PromptOptions& row) {
+  v1::PromptOptions options = job;
+  options.MergeFrom(row);
+  EncodeOptions encode;
+  encode.parse_special_in_content = options.parse_special_in_content();
+  encode.add_generation_prompt =
+      options.has_add_generation_prompt() ? options.add_generation_prompt() : true;
+  encode.template_arguments = StructToJson(options.chat_template_kwargs());
+  return encode;
+}
+
+json MessagesToJson(const v1::Chat& chat) {
+  json messages = json::array();
+  for (const v1::ChatMessage& message : chat.messages()) {
+    json object = {{"role", message.role()}, {"content", message.content()}};
+    if (!message.name().empty()) {
+      object["name"] = message.name();
+    }
+    messages.push_back(std::move(object));
+  }
+  return messages;
+}
+
+}  // namespace nightshift

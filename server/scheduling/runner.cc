@@ -1,0 +1,580 @@
+#include "server/scheduling/runner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/log.h"
+#include "kernels/base/mutex.h"
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+#include "server/scheduling/block.h"
+#include "server/scheduling/claimer.h"
+#include "server/scheduling/early_end.h"
+#include "server/scheduling/model_choice.h"
+#include "server/scheduling/publisher.h"
+#include "server/scheduling/request_preparer.h"
+#include "server/scheduling/sweep_rate.h"
+#include "server/scheduling/wakeup.h"
+
+namespace nightshift {
+namespace {
+
+// Rows of one claim, and of one write of results of rows that never run: a commit's worth of work
+// that still leaves the sweep edge short.
+constexpr int64_t kMaxClaimRows = 256;
+constexpr int64_t kMaxEndedRows = 1000;
+// Fewer free places than this are left until more are free: a commit each would cost more.
+constexpr int64_t kLeastClaimRows = 32;
+
+absl::Status OutOfRange(const char* option, int64_t value) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("runner option ", option, " is ", value, "; must be at least 1"));
+}
+
+bool IsRunnable(const JobRecord& job) {
+  return job.state == JobState::kQueued || job.state == JobState::kRunning;
+}
+
+}  // namespace
+
+absl::Status RunnerOptions::Validate() const {
+  const std::vector<std::pair<const char*, int64_t>> counts = {
+      {"num_tokenizer_threads", num_tokenizer_threads},
+      {"max_ready_requests", max_ready_requests},
+      {"max_ready_tokens", max_ready_tokens},
+      {"progress_interval_us", progress_interval_us},
+      {"store_retry_interval_us", store_retry_interval_us}};
+  for (const auto& [option, value] : counts) {
+    if (value < 1) {
+      return OutOfRange(option, value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the runner's thread owns. Each Step is one sweep edge and the sweep behind it.
+class Runner::Loop {
+ public:
+  Loop(RunnerOptions options, StoreActor& store, ModelCatalog& catalog, EngineFactory factory,
+       const Clock& clock)
+      : options_(std::move(options)),
+        store_(store),
+        catalog_(catalog),
+        factory_(std::move(factory)),
+        clock_(clock),
+        publisher_({.retry_interval_us = options_.store_retry_interval_us}, store, clock),
+        claimer_(publisher_, wakeup_, clock),
+        preparer_({.num_threads = options_.num_tokenizer_threads,
+                   .max_ready_tokens = options_.max_ready_tokens,
+                   .limits = options_.limits,
+                   .on_ready = [this] { wakeup_.Notify(); }}),
+        subscription_(store.events().Subscribe("", [this] {
+          jobs_changed_ = true;
+          wakeup_.Notify();
+        })) {}
+
+  ~Loop() { store_.events().Unsubscribe(subscription_); }
+
+  void Start() {
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  void Drain() {
+    draining_ = true;
+    publisher_.GiveUp();
+    wakeup_.Notify();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+  RunnerStatus status() const {
+    MutexLock lock(mutex_);
+    return status_;
+  }
+
+ private:
+  struct ActiveJob {
+    JobRecord record;
+    JobContextPtr context;
+  };
+
+  void Run();
+  // False when nothing was there to do.
+  bool Step();
+
+  // --- what the store says ---
+  void RefreshJobs();
+  const ActiveJob* FindJob(const std::string& job_id) const;
+  bool HasWork(const ActiveJob& job) const;
+  bool IsEnding(const std::string& job_id) const;
+
+  // --- jobs that end early ---
+  bool EndJobs();
+  void EndRowsInBlock(const ActiveJob& job);
+  void FailJob(const std::string& job_id, const std::string& reason, const absl::Status& error);
+
+  // --- the model ---
+  bool ChooseSession();
+  void OpenSession(const ModelKey& key);
+  // Gives every row in hand back to the store, with its progress and without counting the attempt.
+  void GiveAllBack();
+  void CloseSession();
+
+  // --- rows in hand ---
+  void TakeClaimed();
+  void TakePrepared();
+  void ClaimAhead();
+  bool HasRoomForTokens();
+  int64_t FreePlaces();
+  bool Sweep();
+  void OnSweepFailed(const absl::Status& error);
+  void GiveBack(std::vector<RowProgress> rows, bool count_attempt);
+  void LetGo(const std::string& job_id, int64_t rows);
+  bool PublishFinished();
+  void SaveProgressIfDue();
+  void UpdateStatus(int64_t sweep_tokens);
+
+  const RunnerOptions options_;
+  StoreActor& store_;
+  ModelCatalog& catalog_;
+  const EngineFactory factory_;
+  const Clock& clock_;
+
+  Wakeup wakeup_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> jobs_changed_{true};
+  Publisher publisher_;
+  Claimer claimer_;
+  RequestPreparer preparer_;
+
+  std::vector<ActiveJob> jobs_;  // in the order in which they should run
+  std::unique_ptr<ModelSession> session_;
+  std::unique_ptr<Block> block_;  // of session_
+  std::string claiming_job_;      // whose claim was begun and not taken; empty for none
+  // Rows claimed and neither finished nor given back, by job.
+  std::map<std::string, int64_t> in_hand_;
+  std::vector<FinishedRow> finished_;  // of this sweep edge, in hand until published
+  int64_t progress_saved_us_ = 0;
+  SweepRate rate_;
+
+  mutable Mutex mutex_;
+  RunnerStatus status_ ABSL_GUARDED_BY(mutex_);
+  const int64_t subscription_;
+  std::thread thread_;
+};
+
+void Runner::Loop::Run() {
+  while (!draining_) {
+    const int64_t ticket = wakeup_.ticket();
+    const bool worked = Step();
+    if (!publisher_.status().ok()) {
+      break;  // the store is lost; who owns it ends the daemon
+    }
+    if (!worked && !draining_) {
+      wakeup_.WaitPast(ticket);
+    }
+  }
+  GiveAllBack();
+  CloseSession();
+  const absl::Status status = publisher_.Flush();
+  LOG(INFO) << "runner_stopped store=\"" << status.message() << "\"";
+}
+
+bool Runner::Loop::Step() {
+  RefreshJobs();
+  bool worked = EndJobs();
+  worked = ChooseSession() || worked;
+  TakeClaimed();
+  TakePrepared();
+  ClaimAhead();
+  worked = Sweep() || worked;
+  worked = PublishFinished() || worked;
+  SaveProgressIfDue();
+  return worked;
+}
+
+void Runner::Loop::RefreshJobs() {
+  if (!jobs_changed_.exchange(false)) {
+    return;
+  }
+  absl::StatusOr<std::vector<JobRecord>> records = store_.store().ActiveJobs();
+  if (!records.ok()) {
+    LOG(ERROR) << "jobs_unreadable error=\"" << records.status().message() << "\"";
+    return;
+  }
+  std::map<std::string, JobContextPtr> known;
+  for (ActiveJob& job : jobs_) {
+    known[job.record.id] = std::move(job.context);
+  }
+  jobs_.clear();
+  for (JobRecord& record : *records) {
+    JobContextPtr context = known[record.id];
+    if (context == nullptr) {
+      context = MakeJobContext(record, options_.state_directory, options_.engine.compute_type);
+    }
+    jobs_.push_back({.record = std::move(record), .context = std::move(context)});
+  }
+}
+
+const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) const {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(),
+                                  [&](const ActiveJob& job) { return job.record.id == job_id; });
+  return found == jobs_.end() ? nullptr : &*found;
+}
+
+bool Runner::Loop::HasWork(const ActiveJob& job) const {
+  return IsRunnable(job.record) &&
+         (job.record.counts.pending > 0 || in_hand_.count(job.record.id) != 0 ||
+          job.record.id == claiming_job_);
+}
+
+bool Runner::Loop::IsEnding(const std::string& job_id) const {
+  const ActiveJob* job = FindJob(job_id);
+  return job != nullptr && !IsRunnable(job->record);
+}
+
+bool Runner::Loop::EndJobs() {
+  std::vector<std::pair<std::string, absl::Status>> unreadable;
+  for (const ActiveJob& job : jobs_) {
+    if (IsRunnable(job.record)) {
+      if (!job.context->status.ok()) {
+        unreadable.emplace_back(job.record.id, job.context->status);
+      }
+      continue;
+    }
+    EndRowsInBlock(job);
+    if (job.record.counts.pending == 0) {
+      continue;
+    }
+    // What was published before must not be listed again.
+    if (!publisher_.Flush().ok()) {
+      return false;
+    }
+    absl::StatusOr<std::vector<FinishedRow>> rows =
+        EndWaitingRows(store_.store(), job.record, *job.context, kMaxEndedRows, options_.limits);
+    if (!rows.ok()) {
+      LOG(ERROR) << "job_end job=" << job.record.id << " error=\"" << rows.status().message()
+                 << "\"";
+    } else if (!rows->empty()) {
+      publisher_.Publish(*std::move(rows));
+      return true;  // one piece at a time: the sweeps of others go on between
+    }
+  }
+  for (const auto& [job_id, status] : unreadable) {
+    FailJob(job_id, reason::kRecordCorrupt, status);
+  }
+  return !unreadable.empty();
+}
+
+void Runner::Loop::EndRowsInBlock(const ActiveJob& job) {
+  if (block_ == nullptr || in_hand_.count(job.record.id) == 0) {
+    return;
+  }
+  for (const BlockRow& row : block_->TakeJob(job.record.id)) {
+    finished_.push_back(EndRowEarly(job.record, row.header));
+  }
+}
+
+void Runner::Loop::FailJob(const std::string& job_id, const std::string& reason,
+                           const absl::Status& error) {
+  LOG(ERROR) << "job_failed job=" << job_id << " reason=" << reason << " error=\""
+             << error.message() << "\"";
+  const std::string stored = SerializeJobError(reason, error);
+  const int64_t now_us = clock_.WallMicros();
+  const absl::Status status = publisher_.Write(
+      job_id, [&](JobStore& store) { return store.FailJob(job_id, stored, now_us); });
+  if (!status.ok()) {
+    LOG(ERROR) << "job_fail_refused job=" << job_id << " error=\"" << status.message() << "\"";
+  }
+}
+
+bool Runner::Loop::ChooseSession() {
+  std::vector<JobDemand> demand;
+  for (const ActiveJob& job : jobs_) {
+    if (job.context->status.ok()) {
+      demand.push_back(
+          {.key = job.context->key, .priority = job.record.priority, .has_work = HasWork(job)});
+    }
+  }
+  const std::optional<ModelKey> loaded =
+      session_ == nullptr ? std::nullopt : std::optional(session_->key);
+  const std::optional<ModelKey> chosen = ChooseModel(demand, loaded);
+  if (chosen == loaded) {
+    return false;
+  }
+  GiveAllBack();
+  CloseSession();
+  OpenSession(*chosen);
+  return true;
+}
+
+void Runner::Loop::OpenSession(const ModelKey& key) {
+  const int64_t start_us = clock_.MonotonicMicros();
+  absl::StatusOr<std::unique_ptr<ModelSession>> session =
+      ModelSession::Open(key, options_.engine, catalog_, factory_);
+  if (!session.ok()) {
+    std::vector<std::string> job_ids;
+    for (const ActiveJob& job : jobs_) {
+      if (IsRunnable(job.record) && job.context->key == key) {
+        job_ids.push_back(job.record.id);
+      }
+    }
+    for (const std::string& job_id : job_ids) {
+      FailJob(job_id, reason::kModelUnavailable, session.status());
+    }
+    return;
+  }
+  session_ = *std::move(session);
+  block_ = std::make_unique<Block>(*session_);
+  progress_saved_us_ = clock_.MonotonicMicros();
+  rate_ = SweepRate();
+  UpdateStatus(0);
+  LOG(INFO) << "model_loaded model=" << key.model
+            << " mode=" << session_->engine->info().numeric_mode
+            << " load_us=" << clock_.MonotonicMicros() - start_us;
+}
+
+void Runner::Loop::CloseSession() {
+  block_.reset();
+  session_.reset();
+  UpdateStatus(0);
+}
+
+void Runner::Loop::GiveAllBack() {
+  PublishFinished();
+  claimer_.Wait();
+  TakeClaimed();
+  std::vector<RowProgress> rows;
+  for (const RowTask& task : preparer_.TakeQueued()) {
+    rows.push_back({.job_id = task.row.job_id, .index = task.row.index, .progress = {}});
+  }
+  preparer_.WaitUntilIdle();
+  for (const PreparedRow& prepared : preparer_.TakeReady()) {
+    rows.push_back({.job_id = prepared.row.job_id, .index = prepared.row.index, .progress = {}});
+  }
+  if (block_ != nullptr) {
+    for (const BlockRow& row : block_->TakeAll()) {
+      rows.push_back(block_->ProgressOf(row));
+    }
+  }
+  GiveBack(std::move(rows), /*count_attempt=*/false);
+}
+
+void Runner::Loop::GiveBack(std::vector<RowProgress> rows, bool count_attempt) {
+  if (rows.empty()) {
+    return;
+  }
+  // One write a job: each is told of its change.
+  std::map<std::string, std::vector<RowProgress>> by_job;
+  for (RowProgress& row : rows) {
+    by_job[row.job_id].push_back(std::move(row));
+  }
+  for (const auto& entry : by_job) {
+    const std::string& job_id = entry.first;
+    const std::vector<RowProgress>& of_job = entry.second;
+    const absl::Status status = publisher_.Write(
+        job_id, [&](JobStore& store) { return store.Unclaim(of_job, count_attempt); });
+    if (!status.ok()) {
+      LOG(WARNING) << "rows_not_given_back job=" << job_id << " rows=" << of_job.size()
+                   << " error=\"" << status.message() << "\"";
+    }
+    LetGo(job_id, static_cast<int64_t>(of_job.size()));
+  }
+}
+
+void Runner::Loop::TakeClaimed() {
+  for (ClaimAnswer& answer : claimer_.TakeAnswers()) {
+    claiming_job_.clear();
+    if (!answer.status.ok()) {
+      LOG(WARNING) << "claim_refused job=" << answer.job_id << " error=\""
+                   << answer.status.message() << "\"";
+      jobs_changed_ = true;
+      publisher_.WaitToRetry();
+      continue;
+    }
+    const ActiveJob* job = FindJob(answer.job_id);
+    if (job == nullptr || answer.rows.empty()) {
+      continue;  // deleted meanwhile, or somebody ended it
+    }
+    in_hand_[answer.job_id] += static_cast<int64_t>(answer.rows.size());
+    std::vector<RowTask> tasks;
+    for (ClaimedRow& row : answer.rows) {
+      tasks.push_back({.job = job->context, .text = session_->text, .row = std::move(row)});
+    }
+    preparer_.Push(std::move(tasks));
+  }
+}
+
+void Runner::Loop::TakePrepared() {
+  if (!HasRoomForTokens()) {
+    return;
+  }
+  for (PreparedRow& prepared : preparer_.TakeReady()) {
+    const std::string& job_id = prepared.row.job_id;
+    if (IsEnding(job_id)) {
+      finished_.push_back(EndRowEarly(FindJob(job_id)->record, prepared.header));
+    } else if (!prepared.status.ok()) {
+      finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
+    } else {
+      block_->Add(std::move(prepared));
+    }
+  }
+}
+
+bool Runner::Loop::HasRoomForTokens() {
+  return block_ != nullptr && block_->waiting_tokens() < options_.max_ready_tokens;
+}
+
+int64_t Runner::Loop::FreePlaces() {
+  return options_.max_ready_requests - preparer_.num_rows() - block_->num_waiting();
+}
+
+void Runner::Loop::ClaimAhead() {
+  if (block_ == nullptr || claimer_.in_flight()) {
+    return;
+  }
+  const int64_t free_places = FreePlaces();
+  if (free_places < std::min(kLeastClaimRows, options_.max_ready_requests)) {
+    return;
+  }
+  for (const ActiveJob& job : jobs_) {
+    if (IsRunnable(job.record) && job.record.counts.pending > 0 &&
+        job.context->key == session_->key) {
+      claiming_job_ = job.record.id;
+      claimer_.Begin(job.record.id, std::min(free_places, kMaxClaimRows));
+      return;
+    }
+  }
+}
+
+bool Runner::Loop::Sweep() {
+  if (block_ == nullptr) {
+    return false;
+  }
+  // A first sweep of one row costs as much as one of a whole block: wait for those that come.
+  const bool more_come = preparer_.num_rows() > 0 && HasRoomForTokens() &&
+                         block_->num_waiting() < session_->engine->info().max_block_requests;
+  if (block_->num_held() == 0 && more_come) {
+    return false;
+  }
+  block_->Admit(finished_);
+  if (block_->num_held() == 0) {
+    return false;
+  }
+  const absl::StatusOr<SweepTokens> tokens = block_->Sweep(finished_);
+  if (!tokens.ok()) {
+    OnSweepFailed(tokens.status());
+    return true;
+  }
+  UpdateStatus(tokens->prompt + tokens->output);
+  return true;
+}
+
+void Runner::Loop::OnSweepFailed(const absl::Status& error) {
+  LOG(ERROR) << "sweep_failed model=" << session_->key.model << " requests=" << block_->num_held()
+             << " error=\"" << error.message() << "\"";
+  std::vector<RowProgress> again;
+  for (const BlockRow& row : block_->TakeHeld()) {
+    if (row.attempt < row.job->max_attempts) {
+      again.push_back(block_->ProgressOf(row));
+      continue;
+    }
+    const absl::Status exhausted = MakeError(
+        absl::StatusCode::kInternal, reason::kAttemptsExhausted,
+        absl::StrCat("the engine failed in all ", row.attempt,
+                     " attempts that held this request; the last time: ", error.message()),
+        {{"attempts", absl::StrCat(row.attempt)}});
+    finished_.push_back(FailRow(row.job->job_id, row.header, exhausted));
+  }
+  GiveBack(std::move(again), /*count_attempt=*/true);
+  GiveAllBack();
+  CloseSession();
+  jobs_changed_ = true;
+}
+
+void Runner::Loop::LetGo(const std::string& job_id, int64_t rows) {
+  const auto found = in_hand_.find(job_id);
+  CHECK(found != in_hand_.end() && found->second >= rows);
+  found->second -= rows;
+  if (found->second == 0) {
+    in_hand_.erase(found);
+  }
+}
+
+bool Runner::Loop::PublishFinished() {
+  if (finished_.empty()) {
+    return false;
+  }
+  for (const FinishedRow& row : finished_) {
+    LetGo(row.job_id, 1);
+  }
+  publisher_.Publish(std::exchange(finished_, {}));
+  return true;
+}
+
+void Runner::Loop::SaveProgressIfDue() {
+  const int64_t now_us = clock_.MonotonicMicros();
+  if (block_ == nullptr || now_us - progress_saved_us_ < options_.progress_interval_us) {
+    return;
+  }
+  progress_saved_us_ = now_us;
+  std::vector<RowProgress> rows = block_->Progress();
+  if (rows.empty()) {
+    return;
+  }
+  publisher_.Submit(
+      "", [rows = std::move(rows)](JobStore& store) { return store.SaveProgress(rows); },
+      [](const absl::Status& status) {
+        if (!status.ok()) {
+          LOG(WARNING) << "progress_not_saved error=\"" << status.message() << "\"";
+        }
+      });
+}
+
+void Runner::Loop::UpdateStatus(int64_t sweep_tokens) {
+  if (sweep_tokens > 0) {
+    rate_.Add(clock_.MonotonicMicros(), sweep_tokens);
+  }
+  RunnerStatus status;
+  if (session_ != nullptr) {
+    status = {.loaded_model = session_->key.model,
+              .device = session_->engine->info().device,
+              .tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0,
+              .held_requests = block_->num_held()};
+  }
+  MutexLock lock(mutex_);
+  status_ = std::move(status);
+}
+
+Runner::Runner(RunnerOptions options, StoreActor& store, ModelCatalog& catalog,
+               EngineFactory factory, const Clock& clock)
+    : loop_(std::make_unique<Loop>(std::move(options), store, catalog, std::move(factory), clock)) {
+}
+
+Runner::~Runner() {
+  Drain();
+}
+
+void Runner::Start() {
+  loop_->Start();
+}
+
+void Runner::Drain() {
+  loop_->Drain();
+}
+
+RunnerStatus Runner::status() const {
+  return loop_->status();
+}
+
+}  // namespace nightshift
