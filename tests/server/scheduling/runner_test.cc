@@ -1,0 +1,446 @@
+#include "server/scheduling/runner.h"
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "server/input/rpc_error.h"
+#include "server/scheduling/progress.h"
+#include "server/scheduling/request_options.h"
+#include "tests/support/runner_world.h"
+#include "tests/support/status_matchers.h"
+
+#include "google/rpc/error_details.pb.h"
+
+namespace nightshift {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string ReasonOf(const v1::Result& result) {
+  google::rpc::ErrorInfo info;
+  return result.error().details_size() > 0 && result.error().details(0).UnpackTo(&info)
+             ? info.reason()
+             : "";
+}
+
+class RunnerTest : public ::testing::TestWithParam<StoreKind> {
+ protected:
+  RunnerTest() : world_(GetParam()) {}
+
+  // Rows whose prompts differ in length and tokens.
+  static std::vector<InputRow> MakeRows(int64_t count, const std::string& options = "") {
+    std::vector<InputRow> rows;
+    for (int64_t i = 0; i < count; ++i) {
+      std::vector<int32_t> prompt;
+      for (int64_t t = 0; t < 1 + i % 13; ++t) {
+        prompt.push_back(static_cast<int32_t>(20 + (i * 31 + t * 7) % 300));
+      }
+      rows.push_back(TokenRow(absl::StrCat("row-", i), std::move(prompt), options));
+    }
+    return rows;
+  }
+  static v1::JobSpec Spec(int64_t max_output_tokens, uint64_t seed = 1) {
+    v1::JobSpec spec;
+    spec.mutable_sampling()->set_max_output_tokens(max_output_tokens);
+    spec.mutable_sampling()->set_seed(seed);
+    return spec;
+  }
+  FakeCompletion Expected(const InputRow& row, const v1::JobSpec& spec) const {
+    return CompleteFake(row.prompt, ResolveSampling(spec.sampling(), {}, 0),
+                        world_.fake_engine.context_tokens);
+  }
+  // Every row has the completion of an undisturbed run.
+  void ExpectCompletions(const std::string& job_id, const std::vector<InputRow>& rows,
+                         const v1::JobSpec& spec) {
+    const std::vector<v1::Result> results = world_.Results(job_id);
+    ASSERT_EQ(results.size(), rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const FakeCompletion expected = Expected(rows[i], spec);
+      ASSERT_TRUE(results[i].has_completion()) << i << ": " << results[i].error().message();
+      const v1::Completion& completion = results[i].completion();
+      EXPECT_EQ(completion.text(), expected.text) << i;
+      EXPECT_THAT(
+          std::vector<int32_t>(completion.token_ids().begin(), completion.token_ids().end()),
+          ::testing::ElementsAreArray(expected.sampled.begin(),
+                                      expected.sampled.begin() + expected.kept_tokens));
+      EXPECT_EQ(completion.usage().prompt_tokens(), static_cast<int64_t>(rows[i].prompt.size()));
+      EXPECT_EQ(completion.usage().output_tokens(), static_cast<int64_t>(expected.sampled.size()));
+      EXPECT_EQ(results[i].custom_id(), absl::StrCat("row-", i));
+      EXPECT_EQ(results[i].line(), static_cast<int64_t>(i) + 1);
+    }
+  }
+  // Stops the daemon inside a sweep, as SIGTERM would.
+  void DrainDuringSweep() {
+    world_.control.WaitForHeldSweep();
+    std::thread drain([this] { world_.runner().Drain(); });
+    world_.control.ReleaseSweeps();
+    drain.join();
+    world_.Stop();
+  }
+  std::vector<std::string> CreatedModels() {
+    std::vector<std::string> models;
+    for (const auto& created : world_.control.created()) {
+      models.push_back(created.pack_path.substr(created.pack_path.rfind('/') + 1));
+    }
+    return models;
+  }
+
+  RunnerWorld world_;
+};
+
+TEST_P(RunnerTest, EveryRowGetsItsCompletionOnce) {
+  const std::vector<InputRow> rows = MakeRows(100);
+  world_.Start();
+  world_.Submit("job", rows, Spec(20));
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.counts.succeeded, 100);
+  ExpectCompletions("job", rows, Spec(20));
+  EXPECT_EQ(world_.control.most_held(), 8);
+  const v1::Completion completion = world_.Results("job")[3].completion();
+  EXPECT_EQ(completion.attempt(), 1);
+  EXPECT_EQ(completion.model(), "llama");
+  EXPECT_EQ(completion.model_digest(), "fake");
+  EXPECT_EQ(completion.numeric_mode(), "bf16/fake");
+  EXPECT_EQ(completion.seed(), 1U);
+}
+
+TEST_P(RunnerTest, JobsThatWereThereBeforeItStartedRun) {
+  const std::vector<InputRow> rows = MakeRows(3);
+  world_.StartStore();
+  world_.Submit("job", rows, Spec(4));
+  world_.Start();
+  world_.WaitForEnd("job");
+  ExpectCompletions("job", rows, Spec(4));
+}
+
+TEST_P(RunnerTest, BadRowsHarmNoOthers) {
+  std::vector<InputRow> rows = MakeRows(6);
+  rows[0].line = "{\"prompt\": ";
+  rows[1].line = TokenRow("long", std::vector<int32_t>(512, 20)).line;
+  rows[2].line = TokenRow("foreign", {5000}).line;
+  rows[3].line = R"({"id": "text", "prompt": "text without a tokenizer"})";
+  rows[4].line = R"({"id": "stop", "prompt": [20], "stop": "x"})";
+  world_.Start();
+  world_.Submit("job", rows, Spec(4));
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.counts.failed, 5);
+  const std::vector<v1::Result> results = world_.Results("job");
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(results[i].error().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
+  }
+  EXPECT_EQ(ReasonOf(results[0]), "INPUT_MALFORMED");
+  EXPECT_EQ(ReasonOf(results[1]), "PROMPT_TOO_LONG");
+  EXPECT_THAT(results[1].error().message(), HasSubstr("512 tokens"));
+  EXPECT_EQ(results[1].custom_id(), "long");
+  EXPECT_EQ(ReasonOf(results[2]), "FIELD_OUT_OF_RANGE");
+  EXPECT_EQ(ReasonOf(results[3]), "INPUT_MALFORMED");
+  EXPECT_EQ(ReasonOf(results[4]), "FIELD_INVALID");
+  EXPECT_EQ(results[5].completion().text(), Expected(rows[5], Spec(4)).text);
+}
+
+TEST_P(RunnerTest, ARowWhoseInputIsGoneFailsAlone) {
+  const std::vector<InputRow> rows = MakeRows(3);
+  world_.StartStore();
+  world_.Submit("job", rows, Spec(4));
+  world_.WriteFile("jobs/job", rows[0].line + "\n" + rows[1].line + "\n");
+  world_.Start();
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 2);
+  EXPECT_EQ(ReasonOf(world_.Results("job")[2]), "RECORD_CORRUPT");
+}
+
+TEST_P(RunnerTest, OutputEndsAtTheContext) {
+  InputRow row = TokenRow("row-0", std::vector<int32_t>(510, 20));
+  world_.Start();
+  world_.Submit("job", {row}, Spec(100));
+  world_.WaitForEnd("job");
+  EXPECT_LE(world_.Results("job")[0].completion().usage().output_tokens(), 2);
+  ExpectCompletions("job", {row}, Spec(100));
+}
+
+TEST_P(RunnerTest, LogprobsComeWhenAsked) {
+  v1::JobSpec spec = Spec(8);
+  spec.mutable_sampling()->set_logprobs(true);
+  spec.mutable_sampling()->set_top_logprobs(1);
+  world_.Start();
+  world_.Submit("job", MakeRows(2), spec);
+  world_.WaitForEnd("job");
+  const v1::Completion completion = world_.Results("job")[1].completion();
+  ASSERT_EQ(completion.logprobs_size(), completion.token_ids_size());
+  EXPECT_EQ(completion.logprobs(0).token(), completion.token_ids(0));
+  EXPECT_THAT(completion.logprobs(0).top(), SizeIs(1));
+}
+
+TEST_P(RunnerTest, CancelEndsEveryRowAndKeepsFinishedWork) {
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("job", MakeRows(1500), Spec(1));
+  world_.control.WaitForHeldSweep();
+  world_.control.AllowSweeps(1);
+  world_.control.WaitForHeldSweep();
+  world_.Cancel("job");
+  world_.control.ReleaseSweeps();
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kCancelled);
+  EXPECT_GE(job.counts.succeeded, 8);
+  EXPECT_GT(job.counts.cancelled, 1000);
+  EXPECT_EQ(job.counts.succeeded + job.counts.cancelled, 1500);
+  for (const v1::Result& result : world_.Results("job")) {
+    if (result.has_error()) {
+      EXPECT_EQ(result.error().code(), static_cast<int>(absl::StatusCode::kCancelled));
+      EXPECT_EQ(result.custom_id(), absl::StrCat("row-", result.index()));
+    }
+  }
+}
+
+TEST_P(RunnerTest, CancelDoesNotDisturbOtherJobs) {
+  const std::vector<InputRow> rows = MakeRows(50);
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("unwanted", MakeRows(50), Spec(30));
+  world_.Submit("wanted", rows, Spec(30));
+  world_.control.WaitForHeldSweep();
+  world_.Cancel("unwanted");
+  world_.control.ReleaseSweeps();
+  EXPECT_EQ(world_.WaitForEnd("unwanted").state, JobState::kCancelled);
+  EXPECT_EQ(world_.WaitForEnd("wanted").state, JobState::kSucceeded);
+  ExpectCompletions("wanted", rows, Spec(30));
+}
+
+TEST_P(RunnerTest, DrainKeepsProgressAndARestartGivesTheSameTexts) {
+  const std::vector<InputRow> rows = MakeRows(30);
+  v1::JobSpec spec = Spec(40);
+  spec.mutable_sampling()->set_logprobs(true);
+  world_.control.HoldSweeps();
+  world_.control.AllowSweeps(5);
+  world_.Start();
+  world_.Submit("job", rows, spec);
+  DrainDuringSweep();
+  const int64_t sweeps_before = world_.control.num_sweeps();
+  world_.StartStore();
+  EXPECT_EQ(world_.Job("job").counts.running, 0);
+  const std::vector<ClaimedRow> rest = world_.UnfinishedAfterCrash("job");
+  ASSERT_GE(rest.size(), 22U);
+  EXPECT_GE(ParseProgress(rest[0].progress)->generated.size(), 1U);
+  world_.Start();
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectCompletions("job", rows, spec);
+  EXPECT_GE(sweeps_before, 6);
+  for (const v1::Result& result : world_.Results("job")) {
+    EXPECT_EQ(result.completion().attempt(), 1);
+    EXPECT_EQ(result.completion().logprobs_size(), result.completion().token_ids_size());
+  }
+}
+
+TEST_P(RunnerTest, ProgressBecomesDurableAtTheFirstSweepEdgeAfterTheInterval) {
+  world_.options.progress_interval_us = 1000;
+  world_.control.HoldSweeps();
+  world_.control.AllowSweeps(3);
+  world_.Start();
+  world_.Submit("job", {TokenRow("row-0", {30, 31})}, Spec(400));
+  world_.control.WaitForHeldSweep();
+  world_.Settle();
+  EXPECT_EQ(world_.UnfinishedAfterCrash("job")[0].progress, "");
+  world_.clock.Advance(1000);
+  world_.control.AllowSweeps(1);
+  world_.control.WaitForHeldSweep();
+  world_.Settle();
+  const std::string progress = world_.UnfinishedAfterCrash("job")[0].progress;
+  EXPECT_EQ(ParseProgress(progress)->generated.size(), 4U);
+}
+
+TEST_P(RunnerTest, AFailedSweepSendsItsRowsBackOnce) {
+  const std::vector<InputRow> rows = MakeRows(20);
+  world_.control.FailNextSweeps({absl::InternalError("device lost")});
+  world_.Start();
+  world_.Submit("job", rows, Spec(10));
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectCompletions("job", rows, Spec(10));
+  EXPECT_THAT(world_.control.created(), SizeIs(2));
+  const std::vector<v1::Result> results = world_.Results("job");
+  EXPECT_EQ(results[0].completion().attempt(), 2);
+  EXPECT_EQ(results[19].completion().attempt(), 1);
+}
+
+TEST_P(RunnerTest, APoisonousRowFailsAloneAndTheDaemonLives) {
+  std::vector<InputRow> rows = MakeRows(40);
+  rows[11] = TokenRow("row-11", {kPoisonToken, 20});
+  world_.options.engine.max_block_requests = 32;
+  world_.Start();
+  world_.Submit("job", rows, Spec(10));
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.counts.failed, 1);
+  const std::vector<v1::Result> results = world_.Results("job");
+  EXPECT_EQ(ReasonOf(results[11]), "ATTEMPTS_EXHAUSTED");
+  EXPECT_THAT(results[11].error().message(), HasSubstr("poisonous"));
+}
+
+TEST_P(RunnerTest, AModelThatCannotBeLoadedFailsItsJobWithAResultForEachRow) {
+  const std::vector<InputRow> rows = MakeRows(5);
+  world_.control.FailNextCreates({absl::ResourceExhaustedError("budget 1, needed 2")});
+  world_.StartStore();
+  world_.Submit("bad", MakeRows(1200), Spec(4), "llama_tied");
+  world_.Submit("good", rows, Spec(4));
+  world_.Start();
+  const JobRecord job = world_.WaitForEnd("bad");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.counts.failed, 1200);
+  google::rpc::Status error;
+  ASSERT_TRUE(error.ParseFromString(job.error));
+  EXPECT_THAT(error.message(), HasSubstr("needed 2"));
+  const std::vector<v1::Result> results = world_.Results("bad");
+  EXPECT_EQ(ReasonOf(results[0]), "MODEL_UNAVAILABLE");
+  EXPECT_EQ(results[1199].custom_id(), "row-1199");
+  EXPECT_EQ(world_.WaitForEnd("good").state, JobState::kSucceeded);
+  ExpectCompletions("good", rows, Spec(4));
+}
+
+TEST_P(RunnerTest, AModelThatIsNotThereFailsItsJob) {
+  world_.Start();
+  world_.Submit("job", MakeRows(2), Spec(4), "unknown");
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kFailed);
+  EXPECT_THAT(world_.Results("job")[0].error().message(), HasSubstr("unknown"));
+}
+
+TEST_P(RunnerTest, JobsOfTheLoadedModelRunTogetherBeforeASwitch) {
+  const std::vector<InputRow> rows = MakeRows(12);
+  world_.StartStore();
+  world_.Submit("a", rows, Spec(6));
+  world_.Submit("b", rows, Spec(6), "llama_tied");
+  world_.Submit("c", rows, Spec(6));
+  world_.Start();
+  for (const char* id : {"a", "b", "c"}) {
+    EXPECT_EQ(world_.WaitForEnd(id).state, JobState::kSucceeded);
+    ExpectCompletions(id, rows, Spec(6));
+  }
+  EXPECT_THAT(CreatedModels(), ElementsAre("llama", "llama_tied"));
+}
+
+TEST_P(RunnerTest, AJobOfHigherPriorityTakesOverAtASweepEdge) {
+  const std::vector<InputRow> rows = MakeRows(12);
+  v1::JobSpec urgent = Spec(6);
+  urgent.set_priority(v1::PRIORITY_HIGH);
+  world_.control.HoldSweeps();
+  world_.control.AllowSweeps(2);
+  world_.Start();
+  world_.Submit("long", rows, Spec(60));
+  world_.control.WaitForHeldSweep();
+  world_.Submit("urgent", rows, urgent, "llama_tied");
+  world_.control.ReleaseSweeps();
+  world_.WaitForEnd("urgent");
+  world_.WaitForEnd("long");
+  ExpectCompletions("long", rows, Spec(60));
+  ExpectCompletions("urgent", rows, urgent);
+  EXPECT_THAT(CreatedModels(), ElementsAre("llama", "llama_tied", "llama"));
+  EXPECT_EQ(world_.Results("long")[0].completion().attempt(), 1);
+}
+
+TEST_P(RunnerTest, AnotherComputeTypeIsAnotherEngine) {
+  v1::JobSpec f32 = Spec(4);
+  f32.set_compute_type(v1::COMPUTE_TYPE_CHOICE_F32);
+  world_.StartStore();
+  world_.Submit("a", MakeRows(2), Spec(4));
+  world_.Submit("b", MakeRows(2), f32);
+  world_.Start();
+  world_.WaitForEnd("b");
+  world_.WaitForEnd("a");
+  EXPECT_THAT(world_.control.created(), SizeIs(2));
+  EXPECT_EQ(world_.Results("b")[0].completion().numeric_mode(), "f32/fake");
+}
+
+TEST_P(RunnerTest, TakesABoundedNumberOfRowsInHand) {
+  world_.options.max_ready_requests = 16;
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("job", MakeRows(400), Spec(30));
+  int64_t most_running = 0;
+  for (int i = 0; i < 40; ++i) {
+    world_.control.WaitForHeldSweep();
+    world_.Settle();
+    most_running = std::max(most_running, world_.Job("job").counts.running);
+    world_.control.AllowSweeps(1);
+  }
+  // 8 in the block and 16 ready or on their way.
+  EXPECT_LE(most_running, 24);
+  EXPECT_GE(most_running, 9);
+  world_.control.ReleaseSweeps();
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 400);
+}
+
+TEST_P(RunnerTest, EvictedRequestsJoinAgain) {
+  const std::vector<InputRow> rows = MakeRows(40);
+  world_.fake_engine.page_positions = 4;
+  world_.fake_engine.budget_pages = 40;
+  world_.Start();
+  world_.Submit("job", rows, Spec(100));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 40);
+  ExpectCompletions("job", rows, Spec(100));
+}
+
+TEST_P(RunnerTest, ARequestBeyondTheWholeBudgetFailsAlone) {
+  std::vector<InputRow> rows = MakeRows(4);
+  rows[1] = TokenRow("row-1", std::vector<int32_t>(300, 20));
+  world_.fake_engine.budget_pages = 8;  // of 32 positions
+  world_.Start();
+  world_.Submit("job", rows, Spec(4));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 3);
+  EXPECT_EQ(ReasonOf(world_.Results("job")[1]), "PROMPT_TOO_LONG");
+}
+
+TEST_P(RunnerTest, StatusTellsWhatIsLoaded) {
+  world_.control.HoldSweeps();
+  world_.control.AllowSweeps(1);
+  world_.Start();
+  EXPECT_EQ(world_.runner().status().loaded_model, "");
+  world_.Submit("job", MakeRows(4), Spec(50));
+  world_.control.WaitForHeldSweep();
+  EXPECT_EQ(world_.runner().status().loaded_model, "llama");
+  EXPECT_EQ(world_.runner().status().device, "fake device");
+  world_.control.ReleaseSweeps();
+  world_.WaitForEnd("job");
+}
+
+TEST_P(RunnerTest, DrainIsIdempotentAndNeedsNoStart) {
+  world_.Start();
+  world_.runner().Drain();
+  world_.runner().Drain();
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, RunnerTest,
+                         ::testing::Values(StoreKind::kMemory, StoreKind::kSqlite),
+                         [](const auto& kind) {
+                           return kind.param == StoreKind::kMemory ? "memory" : "sqlite";
+                         });
+
+TEST(RunnerDiskTest, AFullDiskPausesTheWorkAndLosesNothing) {
+  RunnerWorld world(StoreKind::kMemory);
+  world.control.HoldSweeps();
+  world.Start();
+  v1::JobSpec spec;
+  spec.mutable_sampling()->set_max_output_tokens(5);
+  std::vector<InputRow> rows;
+  for (int32_t i = 0; i < 50; ++i) {
+    rows.push_back(TokenRow(absl::StrCat("row-", i), {20 + i}));
+  }
+  world.Submit("job", rows, spec);
+  world.control.WaitForHeldSweep();
+  world.Settle();
+  world.memory_store()->FailNextCommits(
+      std::vector<absl::Status>(7, absl::ResourceExhaustedError("disk full")));
+  world.control.ReleaseSweeps();
+  const JobRecord job = world.WaitForEnd("job");
+  EXPECT_EQ(job.counts.succeeded, 50);
+  EXPECT_EQ(world.Results("job").size(), 50U);
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,271 @@
+#include "tests/support/fake_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+// splitmix64.
+uint64_t Mix(uint64_t state) {
+  state += 0x9E3779B97F4A7C15U;
+  state = (state ^ (state >> 30U)) * 0xBF58476D1CE4E5B9U;
+  state = (state ^ (state >> 27U)) * 0x94D049BB133111EBU;
+  return state ^ (state >> 31U);
+}
+
+// One token in 23 is the model's own end.
+constexpr uint64_t kEndOneIn = 23;
+constexpr int32_t kEndToken = 2;
+
+TokenLogprob WithLogprob(int32_t token) {
+  return {.token = token,
+          .logprob = -static_cast<float>(token) / 64.0F,
+          .top = {{.token = token, .logprob = -static_cast<float>(token) / 64.0F}}};
+}
+
+}  // namespace
+
+FakeCompletion CompleteFake(const std::vector<int32_t>& prompt, const SamplingParams& sampling,
+                            int64_t context_tokens) {
+  uint64_t state = Mix(sampling.seed);
+  for (const int32_t token : prompt) {
+    state = Mix(state ^ static_cast<uint64_t>(token));
+  }
+  const int64_t limit =
+      std::min(sampling.max_output_tokens, context_tokens - static_cast<int64_t>(prompt.size()));
+  FakeCompletion completion;
+  for (int64_t i = 0; i < limit; ++i) {
+    state = Mix(state);
+    if (state % kEndOneIn == 0) {
+      completion.sampled.push_back(kEndToken);
+      completion.finish_reason = FinishReason::kStop;
+      return completion;
+    }
+    const int32_t token = static_cast<int32_t>(3 + state % 900);
+    completion.sampled.push_back(token);
+    completion.kept_tokens = i + 1;
+    absl::StrAppend(&completion.text, "w", token, " ");
+  }
+  completion.finish_reason = FinishReason::kLength;
+  return completion;
+}
+
+void FakeEngineControl::HoldSweeps() {
+  MutexLock lock(mutex_);
+  holding_ = true;
+}
+
+void FakeEngineControl::AllowSweeps(int64_t count) {
+  MutexLock lock(mutex_);
+  allowed_ += count;
+  waiting_ = false;
+  changed_.NotifyAll();
+}
+
+void FakeEngineControl::ReleaseSweeps() {
+  MutexLock lock(mutex_);
+  holding_ = false;
+  changed_.NotifyAll();
+}
+
+void FakeEngineControl::WaitForHeldSweep() {
+  MutexLock lock(mutex_);
+  while (!waiting_) {
+    changed_.Wait(mutex_);
+  }
+}
+
+void FakeEngineControl::FailNextCreates(std::vector<absl::Status> statuses) {
+  MutexLock lock(mutex_);
+  create_faults_.assign(statuses.begin(), statuses.end());
+}
+
+void FakeEngineControl::FailNextSweeps(std::vector<absl::Status> statuses) {
+  MutexLock lock(mutex_);
+  sweep_faults_.assign(statuses.begin(), statuses.end());
+}
+
+std::vector<FakeEngineControl::Created> FakeEngineControl::created() {
+  MutexLock lock(mutex_);
+  return created_;
+}
+
+int64_t FakeEngineControl::num_sweeps() {
+  MutexLock lock(mutex_);
+  return num_sweeps_;
+}
+
+int64_t FakeEngineControl::most_held() {
+  MutexLock lock(mutex_);
+  return most_held_;
+}
+
+absl::Status FakeEngineControl::OnCreate(const EngineOptions& options) {
+  MutexLock lock(mutex_);
+  if (!create_faults_.empty()) {
+    absl::Status fault = create_faults_.front();
+    create_faults_.pop_front();
+    RETURN_IF_ERROR(fault);
+  }
+  created_.push_back({.pack_path = options.pack_path, .compute_type = options.compute_type});
+  return absl::OkStatus();
+}
+
+absl::Status FakeEngineControl::OnSweep(int64_t held) {
+  MutexLock lock(mutex_);
+  ++num_sweeps_;
+  most_held_ = std::max(most_held_, held);
+  while (holding_ && allowed_ == 0) {
+    waiting_ = true;
+    changed_.NotifyAll();
+    changed_.Wait(mutex_);
+  }
+  waiting_ = false;
+  allowed_ -= holding_ ? 1 : 0;
+  if (sweep_faults_.empty()) {
+    return absl::OkStatus();
+  }
+  absl::Status fault = sweep_faults_.front();
+  sweep_faults_.pop_front();
+  return fault;
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& options,
+                                                           const FakeEngineOptions& fake,
+                                                           FakeEngineControl* control) {
+  if (control != nullptr) {
+    RETURN_IF_ERROR(control->OnCreate(options));
+  }
+  EngineInfo info = {
+      .model_digest = "fake",
+      .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/fake"),
+      .device = "fake device",
+      .context_tokens = fake.context_tokens,
+      .vocabulary = fake.vocabulary,
+      .max_block_requests = options.max_block_requests,
+      .kv_page_positions = fake.page_positions,
+      .kv_budget_pages = fake.budget_pages,
+  };
+  return std::unique_ptr<Engine>(new FakeEngine(std::move(info), control));
+}
+
+std::vector<AdmitOutcome> FakeEngine::Admit(std::vector<EngineRequest> requests) {
+  std::vector<AdmitOutcome> outcomes;
+  for (EngineRequest& request : requests) {
+    const uint64_t id = request.id;
+    outcomes.push_back({.id = id, .status = AdmitOne(std::move(request))});
+  }
+  return outcomes;
+}
+
+absl::Status FakeEngine::AdmitOne(EngineRequest request) {
+  CHECK(!request.prompt.empty());
+  FakeCompletion completion = CompleteFake(request.prompt, request.sampling, info_.context_tokens);
+  if (PagesOf(request, request.sampling.max_output_tokens) > info_.kv_budget_pages) {
+    return absl::InvalidArgumentError("the request needs more than the whole budget of pages");
+  }
+  if (request.generated.size() >= completion.sampled.size() ||
+      !std::equal(request.generated.begin(), request.generated.end(), completion.sampled.begin())) {
+    return absl::InvalidArgumentError("what was generated before is not of this prompt and seed");
+  }
+  if (num_held() >= info_.max_block_requests ||
+      HeldPages(1) + PagesOf(request, 1) > info_.kv_budget_pages) {
+    return absl::ResourceExhaustedError("no room now");
+  }
+  held_.push_back({.request = std::move(request), .completion = std::move(completion)});
+  return absl::OkStatus();
+}
+
+int64_t FakeEngine::PagesOf(const EngineRequest& request, int64_t more_tokens) const {
+  const int64_t tokens =
+      std::min(static_cast<int64_t>(request.prompt.size() + request.generated.size()) + more_tokens,
+               info_.context_tokens);
+  return (tokens + info_.kv_page_positions - 1) / info_.kv_page_positions;
+}
+
+int64_t FakeEngine::HeldPages(int64_t more_tokens) const {
+  int64_t pages = 0;
+  for (const Held& held : held_) {
+    pages += PagesOf(held.request, more_tokens);
+  }
+  return pages;
+}
+
+absl::Status FakeEngine::MeetMagicPrompts() const {
+  for (const Held& held : held_) {
+    if (held.request.prompt[0] == kCrashToken) {
+      raise(SIGKILL);
+    }
+    if (held.request.prompt[0] == kPoisonToken) {
+      return absl::InternalError("the device stumbled over a poisonous prompt");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SweepResult> FakeEngine::Sweep() {
+  if (control_ != nullptr) {
+    RETURN_IF_ERROR(control_->OnSweep(num_held()));
+  }
+  RETURN_IF_ERROR(MeetMagicPrompts());
+  SweepResult result;
+  while (num_held() > 1 && HeldPages(1) > info_.kv_budget_pages) {
+    result.evicted.push_back(std::move(held_.back().request));
+    held_.pop_back();
+  }
+  for (Held& held : held_) {
+    if (!held.prompt_done) {
+      held.prompt_done = true;
+      result.prompt_tokens += static_cast<int64_t>(held.request.prompt.size());
+    }
+    result.records.push_back(Advance(held));
+    ++result.output_tokens;
+  }
+  std::erase_if(held_, [](const Held& held) {
+    return held.request.generated.size() == held.completion.sampled.size();
+  });
+  return result;
+}
+
+SweepRecord FakeEngine::Advance(Held& held) const {
+  EngineRequest& request = held.request;
+  const FakeCompletion& completion = held.completion;
+  SweepRecord record;
+  record.id = request.id;
+  record.token = WithLogprob(completion.sampled[request.generated.size()]);
+  request.generated.push_back(record.token.token);
+  request.generated_logprobs.push_back(record.token);
+  if (request.generated.size() == completion.sampled.size()) {
+    record.finished = true;
+    record.finish_reason = completion.finish_reason;
+    record.text = completion.text;
+    record.kept_tokens = completion.kept_tokens;
+  }
+  return record;
+}
+
+std::vector<EngineRequest> FakeEngine::Suspend(const std::vector<uint64_t>& ids) {
+  std::vector<EngineRequest> suspended;
+  std::erase_if(held_, [&](Held& held) {
+    const bool wanted = std::find(ids.begin(), ids.end(), held.request.id) != ids.end();
+    if (wanted) {
+      suspended.push_back(std::move(held.request));
+    }
+    return wanted;
+  });
+  return suspended;
+}
+
+void FakeEngine::Retire(const std::vector<uint64_t>& ids) {
+  Suspend(ids);
+}
+
+}  // namespace nightshift

@@ -1,0 +1,115 @@
+// FakeEngine: an Engine without a model. Its output is a pure function of prompt and seed, so that
+// a run that was disturbed can be compared with one that was not.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "engine/engine.h"
+#include "kernels/base/mutex.h"
+
+namespace nightshift {
+
+// Prompts that begin with one of these are special.
+inline constexpr int32_t kPoisonToken = 7;  // every sweep that holds it answers INTERNAL
+inline constexpr int32_t kCrashToken = 8;   // every sweep that holds it ends the process by SIGKILL
+
+// What the engine gives for this prompt: the whole completion.
+struct FakeCompletion {
+  std::vector<int32_t> sampled;
+  int64_t kept_tokens = 0;
+  std::string text;
+  FinishReason finish_reason = FinishReason::kNone;
+};
+FakeCompletion CompleteFake(const std::vector<int32_t>& prompt, const SamplingParams& sampling,
+                            int64_t context_tokens);
+
+// What a test sees and commands of the engines that its factory makes. Thread-safe.
+class FakeEngineControl {
+ public:
+  struct Created {
+    std::string pack_path;
+    ComputeType compute_type = ComputeType::kF32;
+  };
+
+  // Sweeps wait at their beginning until they are allowed.
+  void HoldSweeps();
+  void AllowSweeps(int64_t count);
+  void ReleaseSweeps();
+  // Waits until a sweep waits.
+  void WaitForHeldSweep();
+
+  // The next engines to be created, or sweeps, answer with these, one each.
+  void FailNextCreates(std::vector<absl::Status> statuses);
+  void FailNextSweeps(std::vector<absl::Status> statuses);
+
+  std::vector<Created> created();
+  int64_t num_sweeps();
+  int64_t most_held();
+
+ private:
+  friend class FakeEngine;
+  absl::Status OnCreate(const EngineOptions& options);
+  absl::Status OnSweep(int64_t held);
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool holding_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t allowed_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<absl::Status> create_faults_ ABSL_GUARDED_BY(mutex_);
+  std::deque<absl::Status> sweep_faults_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Created> created_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_sweeps_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t most_held_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+struct FakeEngineOptions {
+  int64_t context_tokens = 512;
+  int64_t vocabulary = 1000;
+  int64_t page_positions = 32;
+  int64_t budget_pages = 1 << 20;
+};
+
+// Takes compute type and max_block_requests from the engine's options.
+class FakeEngine : public Engine {
+ public:
+  // `control` must outlive the engine; nullptr for none.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options,
+                                                        const FakeEngineOptions& fake,
+                                                        FakeEngineControl* control);
+
+  const EngineInfo& info() const override { return info_; }
+  std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override;
+  absl::StatusOr<SweepResult> Sweep() override;
+  std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
+  void Retire(const std::vector<uint64_t>& ids) override;
+  int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
+
+ private:
+  struct Held {
+    EngineRequest request;
+    FakeCompletion completion;
+    bool prompt_done = false;
+  };
+
+  FakeEngine(EngineInfo info, FakeEngineControl* control)
+      : info_(std::move(info)), control_(control) {}
+  absl::Status AdmitOne(EngineRequest request);
+  int64_t PagesOf(const EngineRequest& request, int64_t more_tokens) const;
+  int64_t HeldPages(int64_t more_tokens) const;
+  absl::Status MeetMagicPrompts() const;
+  SweepRecord Advance(Held& held) const;
+
+  const EngineInfo info_;
+  FakeEngineControl* const control_;
+  std::vector<Held> held_;  // in order of admission
+};
+
+}  // namespace nightshift
