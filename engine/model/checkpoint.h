@@ -1,4 +1,5 @@
-// Checkpoint: a model as it was published, whatever the format: a Hugging Face folder or a GGUF file.
+// Checkpoint: a model as it was published, whatever the format: a Hugging Face folder or a GGUF
+// file.
 #pragma once
 
 #include <memory>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/families.h"
 #include "engine/model/gguf.h"
 #include "engine/model/pack.h"

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/families.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/status_macros.h"
@@ -90,8 +91,8 @@ absl::Status ValidateSizes(const ModelConfig& config) {
   RETURN_IF_ERROR(Bounded("context_tokens", config.context_tokens, 1, kMaxContext));
   RETURN_IF_ERROR(Bounded("learned_position_offset", config.learned_position_offset, 0, 1024));
   if (config.num_heads % config.num_kv_heads != 0) {
-    return Refused(absl::StrCat("num_heads ", config.num_heads, " is not a multiple of num_kv_heads ",
-                                config.num_kv_heads));
+    return Refused(absl::StrCat("num_heads ", config.num_heads,
+                                " is not a multiple of num_kv_heads ", config.num_kv_heads));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "kernels/ops.h"
 
 namespace nightshift {
@@ -20,9 +21,9 @@ struct RopeConfig {
   int64_t rotary_width = 0;  // rotated dimensions of a head, even
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0;               // llama3
-  double high_freq_factor = 4.0;              // llama3
-  int64_t original_context_tokens = 0;        // llama3
+  double low_freq_factor = 1.0;         // llama3
+  double high_freq_factor = 4.0;        // llama3
+  int64_t original_context_tokens = 0;  // llama3
   // kDivisors: one number a pair, each divides the pair's frequency. How GGUF stores llama3.
   std::vector<float> divisors;
 };
@@ -30,20 +31,20 @@ struct RopeConfig {
 // Written to the pack's manifest and read from there; the Hugging Face config.json and the GGUF
 // metadata are translated to it at import (families.h).
 struct ModelConfig {
-  std::string family;        // row of the family table: "llama", "opt"
-  std::string architecture;  // as the source called it, for people: "LlamaForCausalLM"
-  int64_t vocabulary = 0;    // V
-  int64_t num_layers = 0;    // L
-  int64_t model_width = 0;   // E
+  std::string family;           // row of the family table: "llama", "opt"
+  std::string architecture;     // as the source called it, for people: "LlamaForCausalLM"
+  int64_t vocabulary = 0;       // V
+  int64_t num_layers = 0;       // L
+  int64_t model_width = 0;      // E
   int64_t embedding_width = 0;  // of the token table; differs from E with project_in/out (OPT-350M)
-  int64_t num_heads = 0;     // H
-  int64_t num_kv_heads = 0;  // G
-  int64_t head_width = 0;    // D
-  int64_t ffn_width = 0;     // F
+  int64_t num_heads = 0;        // H
+  int64_t num_kv_heads = 0;     // G
+  int64_t head_width = 0;       // D
+  int64_t ffn_width = 0;        // F
   int64_t context_tokens = 0;
   NormKind norm = NormKind::kRms;
   float norm_epsilon = 1e-5F;
-  bool pre_norm = true;      // norm before each branch, else after the residual addition
+  bool pre_norm = true;  // norm before each branch, else after the residual addition
   bool final_norm = true;
   Activation activation = Activation::kSilu;
   bool gated_ffn = true;

@@ -104,8 +104,7 @@ void ReadRope(JsonReader& reader, const nlohmann::json& config_json, RopeConfig&
   }
   JsonReader scaling(json, name);
   rope.theta = scaling.Number("rope_theta", 0.0, kAnyNumber, rope.theta);
-  const std::string type =
-      scaling.Text("rope_type", scaling.Text("type", "default"));
+  const std::string type = scaling.Text("rope_type", scaling.Text("type", "default"));
   if (type == "linear" || type == "llama3") {
     rope.scaling = type == "linear" ? RopeScaling::kLinear : RopeScaling::kLlama3;
     rope.factor = scaling.RequiredNumber("factor", 0.0, kAnyNumber);
@@ -186,9 +185,9 @@ constexpr std::array kFamilies = {
 };
 
 absl::Status Unsupported(const std::string& what, const std::string& found) {
-  return absl::InvalidArgumentError(absl::StrCat(what, ": architecture ", found.substr(0, 128),
-                                                 " is not supported; supported: ",
-                                                 SupportedFamilies()));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": architecture ", found.substr(0, 128),
+                   " is not supported; supported: ", SupportedFamilies()));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
 #include "engine/model/config.h"
 #include "engine/model/model_tensors.h"
 #include "engine/model/strict_json.h"
@@ -19,8 +20,8 @@ namespace nightshift {
 enum class SourceFormat : uint8_t { kSafetensors, kGguf };
 const char* SourceFormatName(SourceFormat format);  // "safetensors", "gguf": for manifests
 
-// One tensor in its three languages. A name without an ending stands for NAME.weight and NAME.bias. An
-// empty `gguf` means that GGUF has no such tensor.
+// One tensor in its three languages. A name without an ending stands for NAME.weight and NAME.bias.
+// An empty `gguf` means that GGUF has no such tensor.
 struct TensorNames {
   const char* canonical;
   const char* huggingface;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/gguf_cursor.h"
 #include "engine/model/stored_panel.h"
 #include "engine/model/strict_json.h"
@@ -32,8 +33,19 @@ constexpr int64_t kMinKeyBytes = 8 + 1 + 4 + 1;
 constexpr int64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 
 enum class ValueType : uint32_t {
-  kUint8 = 0, kInt8 = 1, kUint16 = 2, kInt16 = 3, kUint32 = 4, kInt32 = 5, kFloat32 = 6,
-  kBool = 7, kString = 8, kArray = 9, kUint64 = 10, kInt64 = 11, kFloat64 = 12,
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
 };
 
 // Bytes of a value in the file, at least; nothing for numbers that are no type.
@@ -93,7 +105,9 @@ double ReadNumber(GgufCursor& cursor, ValueType type) {
                                      : cursor.Number<double>();
 }
 
-bool IsNumber(ValueType type) { return type == ValueType::kFloat32 || type == ValueType::kFloat64; }
+bool IsNumber(ValueType type) {
+  return type == ValueType::kFloat32 || type == ValueType::kFloat64;
+}
 
 // Reads the key-value part.
 class MetadataReader {
@@ -134,8 +148,7 @@ class MetadataReader {
     const std::optional<int64_t> element_bytes = MinValueBytes(type);
     if (!element_bytes || type == ValueType::kArray) {
       cursor_.Refuse(absl::StrCat("key ", key.substr(0, 128), " is an array of type ",
-                                  static_cast<uint32_t>(type),
-                                  ": unknown, or an array of arrays"));
+                                  static_cast<uint32_t>(type), ": unknown, or an array of arrays"));
       return;
     }
     const int64_t count =
@@ -205,7 +218,8 @@ bool FillSizes(SourceTensor& tensor) {
   std::optional<int64_t> row_bytes;
   if (IsFloat(tensor.dtype)) {
     row_bytes = CheckedMultiply({tensor.shape.back(), FloatBytes(tensor.dtype)});
-  } else if (CheckedMultiply({tensor.shape.back(), 2})) {  // A block row has less than 2 bytes each.
+  } else if (CheckedMultiply(
+                 {tensor.shape.back(), 2})) {  // A block row has less than 2 bytes each.
     row_bytes = BlockRowBytes(tensor.dtype, tensor.shape.back());
   }
   tensor.rows = 1;
@@ -260,16 +274,16 @@ int64_t ReadAlignment(const GgufMetadata& metadata, GgufCursor& cursor) {
 }
 
 // Tensors lie one after another in the order of the table, each at the next aligned offset.
-absl::Status PlaceTensors(std::vector<SourceTensor>& tensors, int64_t data_begin,
-                          int64_t alignment, const SourceFile& file) {
+absl::Status PlaceTensors(std::vector<SourceTensor>& tensors, int64_t data_begin, int64_t alignment,
+                          const SourceFile& file) {
   const int64_t data_bytes = file.bytes() - data_begin;
   int64_t next = 0;
   for (SourceTensor& tensor : tensors) {
     const int64_t bytes = tensor.rows * tensor.row_bytes;
     if (tensor.offset != next || bytes > data_bytes - next) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          file.path(), ": tensor ", tensor.name, " lies at ", tensor.offset, " + ", bytes, " of ",
-          data_bytes, " bytes of data; ", next, " is its place"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(), ": tensor ", tensor.name, " lies at ", tensor.offset, " + ",
+                       bytes, " of ", data_bytes, " bytes of data; ", next, " is its place"));
     }
     // No overflow: the end is inside the file.
     next = std::min(CheckedRoundUp(next + bytes, alignment).value_or(data_bytes),
@@ -306,8 +320,7 @@ absl::StatusOr<std::unique_ptr<GgufCheckpoint>> GgufCheckpoint::Open(const std::
   RETURN_IF_ERROR(cursor.status());
   const int64_t data_begin = *CheckedRoundUp(cursor.position(), alignment);
   RETURN_IF_ERROR(PlaceTensors(tensors, data_begin, alignment, file));
-  return std::make_unique<GgufCheckpoint>(std::move(file), std::move(metadata),
-                                          std::move(tensors));
+  return std::make_unique<GgufCheckpoint>(std::move(file), std::move(metadata), std::move(tensors));
 }
 
 GgufCheckpoint::GgufCheckpoint(SourceFile file, GgufMetadata metadata,

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/source_file.h"
 #include "engine/model/tensor_source.h"
 

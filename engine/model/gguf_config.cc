@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "kernels/base/status_macros.h"
 #include "kernels/convert.h"
 
@@ -58,11 +59,12 @@ void ReadRope(ArchitectureReader& reader, ModelConfig& config) {
                                                        ", not the head width ", config.head_width));
   }
   // Older files have only the factor, which means linear scaling.
-  const double factor = reader.Number("rope.scaling.factor", reader.Number("rope.scale_linear", 0.0));
+  const double factor =
+      reader.Number("rope.scaling.factor", reader.Number("rope.scale_linear", 0.0));
   const std::string type = reader.Text("rope.scaling.type", factor > 0.0 ? "linear" : "none");
   if (type != "none" && type != "linear") {
-    reader.Refuse("rope.scaling.type", absl::StrCat("is ", type.substr(0, 64),
-                                                    "; none and linear are supported"));
+    reader.Refuse("rope.scaling.type",
+                  absl::StrCat("is ", type.substr(0, 64), "; none and linear are supported"));
   }
   if (type == "linear" && factor > 0.0 && factor != 1.0) {
     rope.scaling = RopeScaling::kLinear;
@@ -82,8 +84,7 @@ absl::Status ReadDivisors(const GgufCheckpoint& checkpoint, RopeConfig& rope) {
         absl::StrCat("tensor ", kDivisorsTensor, " is not a vector of ", pairs, " F32 numbers"));
   }
   rope.divisors.resize(static_cast<size_t>(pairs));
-  RETURN_IF_ERROR(
-      checkpoint.ReadRows(*table, 0, std::as_writable_bytes(std::span(rope.divisors))));
+  RETURN_IF_ERROR(checkpoint.ReadRows(*table, 0, std::as_writable_bytes(std::span(rope.divisors))));
   for (float& divisor : rope.divisors) {
     divisor *= static_cast<float>(rope.factor);
   }
@@ -127,17 +128,18 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
   config.ffn_width = reader.Required("feed_forward_length");
   config.num_heads = reader.Required("attention.head_count");
   config.num_kv_heads = reader.Integer("attention.head_count_kv", config.num_heads);
-  config.head_width =
-      reader.Integer("attention.key_length", config.model_width / config.num_heads);
+  config.head_width = reader.Integer("attention.key_length", config.model_width / config.num_heads);
   if (reader.Integer("attention.value_length", config.head_width) != config.head_width) {
     reader.Refuse("attention.value_length", "differs from attention.key_length");
   }
   config.context_tokens = reader.Required("context_length");
-  config.norm_epsilon = static_cast<float>(reader.RequiredNumber("attention.layer_norm_rms_epsilon"));
+  config.norm_epsilon =
+      static_cast<float>(reader.RequiredNumber("attention.layer_norm_rms_epsilon"));
   if (reader.Integer("expert_count", 0) > 0) {
     reader.Refuse("expert_count", "is above 0: mixtures of experts are not supported");
   }
-  for (const char* key : {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
+  for (const char* key :
+       {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
     if (metadata.integer_arrays.contains(absl::StrCat(architecture, ".", key))) {
       reader.Refuse(key, "is an array: layers that differ in shape are not supported");
     }

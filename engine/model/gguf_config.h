@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/families.h"
 #include "engine/model/gguf.h"
 

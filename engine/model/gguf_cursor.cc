@@ -36,8 +36,8 @@ void GgufCursor::Take(void* target, size_t bytes) {
     return;
   }
   if (size > remaining()) {
-    status_ = absl::DataLossError(absl::StrCat(file_.path(), " ends at byte ", file_.bytes(),
-                                               ", in the middle of its head"));
+    status_ = absl::DataLossError(
+        absl::StrCat(file_.path(), " ends at byte ", file_.bytes(), ", in the middle of its head"));
     return;
   }
   const int64_t buffer_end = buffer_begin_ + static_cast<int64_t>(buffer_.size());

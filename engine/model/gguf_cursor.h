@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
 #include "engine/model/source_file.h"
 
 namespace nightshift {

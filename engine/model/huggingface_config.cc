@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/strict_json.h"
 #include "kernels/base/status_macros.h"
 
@@ -26,9 +27,8 @@ absl::Status AppendToken(const Json& json, int64_t vocabulary, const char* file,
     return absl::OkStatus();
   }
   if (!integer || json.get<uint64_t>() >= static_cast<uint64_t>(vocabulary)) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": ", name,
-                                                   " is not a token id below vocab_size ",
-                                                   vocabulary));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": ", name, " is not a token id below vocab_size ", vocabulary));
   }
   const int32_t token = json.get<int32_t>();
   if (std::find(tokens.begin(), tokens.end(), token) == tokens.end()) {
@@ -53,8 +53,7 @@ absl::Status AppendTokens(const Json& config, int64_t vocabulary, const char* fi
   return absl::OkStatus();
 }
 
-absl::Status ReadTokens(const Json& config_json, const Json& generation_json,
-                        ModelConfig& config) {
+absl::Status ReadTokens(const Json& config_json, const Json& generation_json, ModelConfig& config) {
   std::vector<int32_t> bos;
   const int64_t vocabulary = config.vocabulary;
   RETURN_IF_ERROR(AppendTokens(config_json, vocabulary, kConfigFile, "bos_token_id", bos));
@@ -88,8 +87,9 @@ absl::StatusOr<SourceModel> SourceModelFromHuggingFace(const std::string& config
   ASSIGN_OR_RETURN(const Family* const family, FamilyOfConfig(json, kConfigFile));
   JsonReader reader(json, kConfigFile);
   if (reader.Has("quantization_config")) {
-    reader.Refuse("quantization_config", "is set: quantised Hugging Face checkpoints are not "
-                                         "supported; import the original or a GGUF file");
+    reader.Refuse("quantization_config",
+                  "is set: quantised Hugging Face checkpoints are not "
+                  "supported; import the original or a GGUF file");
   }
   SourceModel model;
   ModelConfig& config = model.config;

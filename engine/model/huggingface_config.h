@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/families.h"
 
 namespace nightshift {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/pack_manifest.h"
 #include "engine/model/partial_folder.h"
 #include "kernels/base/check.h"

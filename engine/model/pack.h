@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "engine/model/config.h"
 #include "engine/model/model_tensors.h"
 #include "engine/model/source_file.h"

@@ -25,12 +25,12 @@ int64_t TextBytes(const std::optional<std::string>& text) {
 
 absl::StatusOr<ImportedPack> ImportPack(const Checkpoint& checkpoint,
                                         const PackImportOptions& options) {
-  ASSIGN_OR_RETURN(TensorMap map, MapTensors(checkpoint.model, checkpoint.format,
-                                             checkpoint.tensors->tensors()));
+  ASSIGN_OR_RETURN(TensorMap map,
+                   MapTensors(checkpoint.model, checkpoint.format, checkpoint.tensors->tensors()));
   const int64_t extent_bytes = ExtentBytesOf(map);
-  RETURN_IF_ERROR(CheckFreeDisk(
-      options.output, extent_bytes + ManifestBytes(map, extent_bytes) +
-                          TextBytes(options.tokenizer_json) + TextBytes(options.chat_template)));
+  RETURN_IF_ERROR(CheckFreeDisk(options.output, extent_bytes + ManifestBytes(map, extent_bytes) +
+                                                    TextBytes(options.tokenizer_json) +
+                                                    TextBytes(options.chat_template)));
   ASSIGN_OR_RETURN(const std::unique_ptr<PackWriter> writer, PackWriter::Create(options.output));
   if (options.tokenizer_json) {
     RETURN_IF_ERROR(writer->WriteTokenizerJson(*options.tokenizer_json));

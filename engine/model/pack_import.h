@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/checkpoint.h"
 #include "engine/model/pack.h"
 #include "engine/model/weight_import.h"
@@ -14,7 +15,7 @@ namespace nightshift {
 
 struct PackImportOptions {
   std::string output;
-  std::string model_name = {};  // empty: the checkpoint's
+  std::string model_name = {};                     // empty: the checkpoint's
   std::optional<std::string> tokenizer_json = {};  // as TokenizerSpecToJson writes it
   std::optional<std::string> chat_template = {};
   ImportProgress progress = {};  // may be empty

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
 #include "engine/model/stored_panel.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/checked_math.h"
@@ -29,7 +30,9 @@ constexpr char kDigestField[] = "digest";
 constexpr size_t kMaxSources = 20'000;
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 
-std::string HashText(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+std::string HashText(uint64_t hash) {
+  return absl::StrFormat("%016x", hash);
+}
 
 std::optional<uint64_t> HashFromText(const Json& json) {
   uint64_t hash = 0;
@@ -45,7 +48,9 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-uint64_t DigestOf(const std::string& text) { return Xxh3(std::as_bytes(std::span(text))); }
+uint64_t DigestOf(const std::string& text) {
+  return Xxh3(std::as_bytes(std::span(text)));
+}
 
 Json FileToJson(const FileDigest& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", HashText(file.xxh3)}};
@@ -169,8 +174,8 @@ absl::Status ManifestParser::CheckShards(const TensorEntry& tensor, int64_t exte
                               ? shard.outputs * FloatBytes(DType::kF32)
                               : panels * StoredPanelBytes(tensor.dtype, tensor.inputs);
     if (shard.bytes != bytes) {
-      return Bad(absl::StrCat(where, " has ", shard.bytes, " bytes, its shape and type make ",
-                              bytes));
+      return Bad(
+          absl::StrCat(where, " has ", shard.bytes, " bytes, its shape and type make ", bytes));
     }
     if (shard.offset % kShardAlignment != 0 || shard.offset < extent_end_ ||
         shard.bytes > extent_bytes - shard.offset) {
@@ -203,11 +208,10 @@ absl::Status ManifestParser::CheckAgainstModel(const PackManifest& manifest) con
     const bool vector = spec.layout == TensorLayout::kVector;
     if (tensor->layout != spec.layout || tensor->outputs != spec.outputs ||
         tensor->inputs != spec.inputs || (vector && tensor->dtype != DType::kF32)) {
-      return Bad(absl::StrCat("tensor ", spec.name, " has layout ",
-                              static_cast<int>(tensor->layout), " and shape [", tensor->outputs,
-                              ", ", tensor->inputs, "]; the model asks for layout ",
-                              static_cast<int>(spec.layout), " and [", spec.outputs, ", ",
-                              spec.inputs, "]"));
+      return Bad(absl::StrCat(
+          "tensor ", spec.name, " has layout ", static_cast<int>(tensor->layout), " and shape [",
+          tensor->outputs, ", ", tensor->inputs, "]; the model asks for layout ",
+          static_cast<int>(spec.layout), " and [", spec.outputs, ", ", spec.inputs, "]"));
     }
     ++next;
   }
@@ -299,9 +303,8 @@ absl::StatusOr<PackManifest> PackManifestFromJson(const std::string& text,
   const int64_t version = reader.RequiredInteger("format_version", 1, INT32_MAX);
   RETURN_IF_ERROR(reader.status());
   if (version != kPackFormatVersion) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": format version ", version,
-                                                   "; this program reads version ",
-                                                   kPackFormatVersion));
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ": format version ", version, "; this program reads version ", kPackFormatVersion));
   }
   const std::optional<uint64_t> digest = HashFromText(json.value(kDigestField, Json()));
   json.erase(kDigestField);

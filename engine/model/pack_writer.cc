@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/pack_manifest.h"
 #include "engine/model/stored_panel.h"
 #include "kernels/base/checksum.h"
@@ -73,7 +74,9 @@ absl::StatusOr<std::unique_ptr<PackWriter>> PackWriter::Create(const std::string
 PackWriter::PackWriter(std::unique_ptr<PartialFolder> folder, int extent_fd)
     : folder_(std::move(folder)), extent_fd_(extent_fd) {}
 
-PackWriter::~PackWriter() { close(extent_fd_); }
+PackWriter::~PackWriter() {
+  close(extent_fd_);
+}
 
 void PackWriter::BeginTensor(const std::string& name, TensorLayout layout, DType dtype,
                              int64_t outputs, int64_t inputs) {
@@ -87,8 +90,7 @@ absl::Status PackWriter::AppendShard(int64_t outputs, std::span<const std::byte>
       tensor.shards.empty() ? 0 : tensor.shards.back().first_output + tensor.shards.back().outputs;
   const int64_t size = static_cast<int64_t>(bytes.size());
   const int64_t padding = RoundUp(size, kShardAlignment) - size;
-  tensor.shards.push_back(
-      {first_output, outputs, written_.extent_bytes, size, Xxh3(bytes)});
+  tensor.shards.push_back({first_output, outputs, written_.extent_bytes, size, Xxh3(bytes)});
   int error = WriteAll(extent_fd_, bytes);
   if (error == 0) {
     error = WriteAll(extent_fd_, std::span(kPadding).first(static_cast<size_t>(padding)));

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "engine/model/pack.h"
 #include "engine/model/partial_folder.h"
 

@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -83,8 +84,7 @@ void RemoveLeftovers(int parent_fd, const std::string& target_name) {
     if (!absl::StartsWith(name, target_name + kMarker) || !IsPartialFolder(name)) {
       continue;
     }
-    const int fd =
-        openat(parent_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int fd = openat(parent_fd, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
       continue;
     }
@@ -131,9 +131,9 @@ absl::Status CheckFreeDisk(const std::string& path, int64_t bytes) {
   }
   const uint64_t free_bytes = information.f_bavail * information.f_frsize;
   if (bytes < 0 || static_cast<uint64_t>(bytes) > free_bytes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("writing ", path, " takes ", bytes, " bytes, ", parent, " has ", free_bytes,
-                     " free; free some or choose another disk"));
+    return absl::FailedPreconditionError(absl::StrCat("writing ", path, " takes ", bytes,
+                                                      " bytes, ", parent, " has ", free_bytes,
+                                                      " free; free some or choose another disk"));
   }
   return absl::OkStatus();
 }
@@ -143,7 +143,8 @@ absl::StatusOr<std::unique_ptr<PartialFolder>> PartialFolder::Create(const std::
   const std::string name = NameOf(clean);
   if (name.empty() || name == "." || name == ".." || clean.find('\0') != std::string::npos ||
       IsPartialFolder(clean)) {
-    return absl::InvalidArgumentError(absl::StrCat("creating folder ", clean, ": not a usable name"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("creating folder ", clean, ": not a usable name"));
   }
   const std::string parent = ParentOf(clean);
   const int parent_fd = open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -152,8 +153,7 @@ absl::StatusOr<std::unique_ptr<PartialFolder>> PartialFolder::Create(const std::
   }
   RemoveLeftovers(parent_fd, name);
   struct stat information {};
-  const bool exists =
-      fstatat(parent_fd, name.c_str(), &information, AT_SYMLINK_NOFOLLOW) == 0;
+  const bool exists = fstatat(parent_fd, name.c_str(), &information, AT_SYMLINK_NOFOLLOW) == 0;
   close(parent_fd);
   if (exists) {
     return absl::AlreadyExistsError(

@@ -1,4 +1,5 @@
-// PartialFolder: a folder that is filled aside and appears under its name in one step, or not at all.
+// PartialFolder: a folder that is filled aside and appears under its name in one step, or not at
+// all.
 #pragma once
 
 #include <cstdint>

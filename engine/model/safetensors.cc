@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/safetensors_header.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/status_macros.h"
@@ -97,8 +98,7 @@ absl::StatusOr<std::vector<SourceTensor>> ReadSafetensorsHeader(const SourceFile
   std::array<std::byte, kLengthBytes> length_bytes{};
   RETURN_IF_ERROR(file.Read(0, length_bytes));
   const int64_t header_bytes = LittleEndian64(length_bytes);
-  const int64_t header_limit =
-      std::min(kMaxSafetensorsHeaderBytes, file.bytes() - kLengthBytes);
+  const int64_t header_limit = std::min(kMaxSafetensorsHeaderBytes, file.bytes() - kLengthBytes);
   if (header_bytes < 2 || header_bytes > header_limit) {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": a header of ", header_bytes,
                                                    " bytes; 2 to ", header_limit, " are possible"));
@@ -109,9 +109,8 @@ absl::StatusOr<std::vector<SourceTensor>> ReadSafetensorsHeader(const SourceFile
   const int64_t data_bytes = file.bytes() - data_begin;
   ASSIGN_OR_RETURN(std::vector<SourceTensor> tensors,
                    ParseSafetensorsHeader(text, data_bytes, file.path()));
-  std::sort(tensors.begin(), tensors.end(), [](const SourceTensor& a, const SourceTensor& b) {
-    return a.offset < b.offset;
-  });
+  std::sort(tensors.begin(), tensors.end(),
+            [](const SourceTensor& a, const SourceTensor& b) { return a.offset < b.offset; });
   int64_t end = 0;
   for (SourceTensor& tensor : tensors) {
     if (tensor.offset != end) {
@@ -124,8 +123,8 @@ absl::StatusOr<std::vector<SourceTensor>> ReadSafetensorsHeader(const SourceFile
     tensor.file_index = file_index;
   }
   if (end != data_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": its tensors cover ", end, " of the ", data_bytes, " bytes of data"));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": its tensors cover ", end,
+                                                   " of the ", data_bytes, " bytes of data"));
   }
   return tensors;
 }
@@ -153,8 +152,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsCheckpoint>> SafetensorsCheckpoint::Op
   std::vector<SourceFile> files;
   std::vector<SourceTensor> tensors;
   for (size_t i = 0; i < file_names.size(); ++i) {
-    ASSIGN_OR_RETURN(SourceFile file,
-                     SourceFile::Open(absl::StrCat(folder, "/", file_names[i])));
+    ASSIGN_OR_RETURN(SourceFile file, SourceFile::Open(absl::StrCat(folder, "/", file_names[i])));
     ASSIGN_OR_RETURN(std::vector<SourceTensor> part, ReadSafetensorsHeader(file, i));
     std::move(part.begin(), part.end(), std::back_inserter(tensors));
     files.push_back(std::move(file));

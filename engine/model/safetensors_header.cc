@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "kernels/base/checked_math.h"
 
 namespace nightshift {
@@ -209,12 +210,12 @@ bool HeaderHandler::FinishTensor() {
   const int64_t begin = offsets_[0];
   const int64_t end = offsets_[1];
   if (begin > end || end > data_bytes_) {
-    return Problem(absl::StrCat("bytes ", begin, " to ", end, " of a file that holds ",
-                                data_bytes_, " after its header"));
+    return Problem(absl::StrCat("bytes ", begin, " to ", end, " of a file that holds ", data_bytes_,
+                                " after its header"));
   }
   if (end - begin != *bytes) {
-    return Problem(absl::StrCat("shape and type make ", *bytes, " bytes, data_offsets hold ",
-                                end - begin));
+    return Problem(
+        absl::StrCat("shape and type make ", *bytes, " bytes, data_offsets hold ", end - begin));
   }
   tensor_.row_bytes = *row_bytes;
   tensor_.offset = begin;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/tensor_source.h"
 
 namespace nightshift {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+
 #include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
 
@@ -23,7 +24,8 @@ absl::Status OpenError(const std::string& path, int error) {
     return absl::NotFoundError(message);
   }
   if (error == ELOOP) {
-    return absl::InvalidArgumentError(absl::StrCat(message, "; symbolic links are not followed here"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(message, "; symbolic links are not followed here"));
   }
   return absl::FailedPreconditionError(message);
 }
@@ -74,8 +76,8 @@ SourceFile::~SourceFile() {
 absl::Status SourceFile::Read(int64_t offset, std::span<std::byte> target) const {
   size_t done = 0;
   while (done < target.size()) {
-    const ssize_t count = pread(fd_, target.data() + done, target.size() - done,
-                                offset + static_cast<int64_t>(done));
+    const ssize_t count =
+        pread(fd_, target.data() + done, target.size() - done, offset + static_cast<int64_t>(done));
     if (count < 0 && errno == EINTR) {
       continue;
     }
@@ -85,7 +87,8 @@ absl::Status SourceFile::Read(int64_t offset, std::span<std::byte> target) const
     }
     if (count == 0) {
       return absl::DataLossError(absl::StrCat("reading ", target.size(), " bytes of ", path_,
-                                              " at offset ", offset, ": the file ends after ", done));
+                                              " at offset ", offset, ": the file ends after ",
+                                              done));
     }
     done += static_cast<size_t>(count);
   }

@@ -40,9 +40,9 @@ class SourceFile {
   int64_t bytes_ = 0;
 };
 
-// The whole text of a file of at most `max_bytes`. Errors: as Open; INVALID_ARGUMENT above the bound.
-absl::StatusOr<std::string> ReadTextFile(
-    const std::string& path, int64_t max_bytes,
-    SourceFile::Links links = SourceFile::Links::kFollow);
+// The whole text of a file of at most `max_bytes`. Errors: as Open; INVALID_ARGUMENT above the
+// bound.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes,
+                                         SourceFile::Links links = SourceFile::Links::kFollow);
 
 }  // namespace nightshift

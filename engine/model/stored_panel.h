@@ -13,10 +13,10 @@ namespace nightshift {
 
 // A quantised type: value = scale * (code - zero) + minimum.
 struct GroupFormat {
-  int bits = 8;         // 4: two codes a byte, the even k in the low half
-  int64_t group = 32;   // consecutive k that share scale and minimum
+  int bits = 8;        // 4: two codes a byte, the even k in the low half
+  int64_t group = 32;  // consecutive k that share scale and minimum
   bool has_minimum = false;
-  int zero = 0;         // 8 for 4-bit symmetric types; 8-bit symmetric codes are signed bytes
+  int zero = 0;  // 8 for 4-bit symmetric types; 8-bit symmetric codes are signed bytes
 };
 
 // Nothing for float types.

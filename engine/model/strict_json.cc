@@ -85,7 +85,9 @@ const Json* JsonReader::Member(const char* name) const {
   return member == object_.end() || member->is_null() ? nullptr : &*member;
 }
 
-bool JsonReader::Has(const char* name) const { return Member(name) != nullptr; }
+bool JsonReader::Has(const char* name) const {
+  return Member(name) != nullptr;
+}
 
 void JsonReader::Refuse(const char* name, const std::string& problem) {
   if (status_.ok()) {
@@ -105,9 +107,9 @@ int64_t JsonReader::Integer(const char* name, int64_t low, int64_t high, int64_t
     return fallback;
   }
   // Unsigned numbers above the signed range would wrap around in get<int64_t>.
-  const bool fits = member->is_number_integer() &&
-                    !(member->is_number_unsigned() &&
-                      member->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
+  const bool fits =
+      member->is_number_integer() &&
+      !(member->is_number_unsigned() && member->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX));
   if (!fits || member->get<int64_t>() < low || member->get<int64_t>() > high) {
     Refuse(name, absl::StrCat("is not an integer from ", low, " to ", high));
     return fallback;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+
 #include "engine/model/tensor_names.h"
 #include "kernels/base/status_macros.h"
 
@@ -19,7 +20,8 @@ namespace {
 
 constexpr char kModelPrefix[] = "model.";
 
-// Tables that a checkpoint may hold beside the weights: RoPE's, which follow from the configuration.
+// Tables that a checkpoint may hold beside the weights: RoPE's, which follow from the
+// configuration.
 constexpr std::array kPassedOver = {".rotary_emb.inv_freq", ".attn_rot_embd", "rope_freqs.weight"};
 
 // The checkpoint's tensors by name, and which of them have found a use.
@@ -41,13 +43,14 @@ class TensorIndex {
   void MarkUsed(const SourceTensor& tensor) { by_name_[tensor.name].used = true; }
   absl::Status CheckAllUsed() const {
     for (const auto& [name, entry] : by_name_) {
-      const bool passed_over = std::any_of(
-          kPassedOver.begin(), kPassedOver.end(),
-          [&name = name](const char* ending) { return absl::EndsWith(name, ending); });
+      const bool passed_over =
+          std::any_of(kPassedOver.begin(), kPassedOver.end(),
+                      [&name = name](const char* ending) { return absl::EndsWith(name, ending); });
       if (!entry.used && !passed_over) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "tensor ", name, " has no use in this architecture: the model computes more than "
-            "is supported"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("tensor ", name,
+                         " has no use in this architecture: the model computes more than "
+                         "is supported"));
       }
     }
     return absl::OkStatus();
@@ -94,9 +97,9 @@ absl::Status CheckShape(const TensorSpec& spec, const SourceTensor& source) {
   const std::vector<int64_t> wanted =
       vector ? std::vector<int64_t>{spec.outputs} : std::vector<int64_t>{spec.outputs, spec.inputs};
   if (source.shape != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", source.name, " has the shape [", absl::StrJoin(source.shape, ", "),
-        "]; the configuration asks for [", absl::StrJoin(wanted, ", "), "]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", source.name, " has the shape [", absl::StrJoin(source.shape, ", "),
+                     "]; the configuration asks for [", absl::StrJoin(wanted, ", "), "]"));
   }
   if (vector && !IsFloat(source.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", source.name, " is a vector of type ",
@@ -110,19 +113,20 @@ absl::Status CheckShape(const TensorSpec& spec, const SourceTensor& source) {
 absl::Status CheckBias(const SourceModel& model, const TensorSpec& spec, const std::string& name,
                        bool stored) {
   const std::string part = SplitLayer(spec.name).second;
-  const bool of_attention = part == "q.bias" || part == "k.bias" || part == "v.bias" ||
-                            part == "o.bias";
+  const bool of_attention =
+      part == "q.bias" || part == "k.bias" || part == "v.bias" || part == "o.bias";
   const std::optional<bool> declared = of_attention ? model.attention_bias : model.ffn_bias;
   if (declared && *declared != stored) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, stored ? " is stored" : " is missing",
-                     ", the configuration says that this model has ", *declared ? "" : "no ",
-                     "such biases"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", name, stored ? " is stored" : " is missing",
+        ", the configuration says that this model has ", *declared ? "" : "no ", "such biases"));
   }
   return absl::OkStatus();
 }
 
-bool IsNorm(const std::string& canonical) { return absl::StrContains(canonical, "_norm."); }
+bool IsNorm(const std::string& canonical) {
+  return absl::StrContains(canonical, "_norm.");
+}
 
 }  // namespace
 
@@ -146,8 +150,8 @@ absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat form
   map.config.tied_head = model.tied_head.value_or(head == nullptr);
   if (map.config.tied_head && head != nullptr) {
     index.MarkUsed(*head);
-    map.notes.push_back(absl::StrCat("the stored ", head->name,
-                                     " is passed over: the configuration ties it to the embedding"));
+    map.notes.push_back(absl::StrCat(
+        "the stored ", head->name, " is passed over: the configuration ties it to the embedding"));
   }
   for (TensorSpec& spec : ModelTensors(map.config)) {
     const std::string name = SourceName(family, format, spec.name);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/families.h"
 #include "engine/model/model_tensors.h"
 #include "engine/model/tensor_source.h"
@@ -26,15 +27,16 @@ struct TensorOrigin {
 };
 
 struct TensorMap {
-  ModelConfig config;                // complete: tied_head is decided
+  ModelConfig config;                 // complete: tied_head is decided
   std::vector<TensorOrigin> tensors;  // in the order of a sweep; absent biases are left out
-  std::vector<std::string> notes;    // what a person may want to know
+  std::vector<std::string> notes;     // what a person may want to know
 };
 
 // `tensors` must outlive the result. A head counts as tied when the source says so, or says nothing
-// and stores none. Every tensor of the checkpoint must have a use (a model with more than we compute
-// would be wrong in silence); rotary tables, which we compute, and the copy of a tied head are passed over.
-// Errors: INVALID_ARGUMENT naming the tensor that is missing, has another shape or no use.
+// and stores none. Every tensor of the checkpoint must have a use (a model with more than we
+// compute would be wrong in silence); rotary tables, which we compute, and the copy of a tied head
+// are passed over. Errors: INVALID_ARGUMENT naming the tensor that is missing, has another shape or
+// no use.
 absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat format,
                                      const std::vector<SourceTensor>& tensors);
 

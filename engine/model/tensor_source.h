@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+
 #include "kernels/dtype.h"
 
 namespace nightshift {

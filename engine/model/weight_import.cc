@@ -42,7 +42,8 @@ absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
   writer.BeginTensor(spec.name, spec.layout, dtype, spec.outputs, spec.inputs);
   for (int64_t first = 0; first < spec.outputs; first += shard_outputs) {
     const int64_t end = std::min(first + shard_outputs, spec.outputs);
-    shard.resize(static_cast<size_t>((end - first + kPanelOutputs - 1) / kPanelOutputs * panel_bytes));
+    shard.resize(
+        static_cast<size_t>((end - first + kPanelOutputs - 1) / kPanelOutputs * panel_bytes));
     std::span<std::byte> rest(shard);
     for (int64_t row = first; row < end; row += kPanelOutputs) {
       const int64_t count = std::min(kPanelOutputs, end - row);

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/status/status.h"
+
 #include "engine/model/pack_writer.h"
 #include "engine/model/tensor_map.h"
 #include "engine/model/tensor_source.h"

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
 #include "engine/model/pack.h"
 #include "kernels/tensor_view.h"
 

@@ -9,7 +9,9 @@
 
 namespace nightshift {
 
-uint64_t Xxh3(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t Xxh3(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 struct Xxh3Stream::State {
   XXH3_state_t* xxh3 = XXH3_createState();
@@ -26,7 +28,9 @@ void Xxh3Stream::Update(std::span<const std::byte> bytes) {
   XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size());
 }
 
-uint64_t Xxh3Stream::Digest() const { return XXH3_64bits_digest(state_->xxh3); }
+uint64_t Xxh3Stream::Digest() const {
+  return XXH3_64bits_digest(state_->xxh3);
+}
 
 uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t crc) {
   constexpr size_t kMaxCall = size_t{1} << 30;  // ISA-L takes the length as an int.

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/checkpoint.h"
 #include "engine/model/pack_import.h"
 #include "engine/text/chat_template.h"
@@ -34,8 +35,7 @@ void AddFiles(const std::vector<std::string>& files, Checkpoint& checkpoint) {
 absl::StatusOr<std::optional<std::string>> ImportTokenizer(const ImportOptions& options,
                                                            Checkpoint& checkpoint,
                                                            std::vector<std::string>& notes) {
-  constexpr char kAdvice[] =
-      "--without-tokenizer imports the model for token ids only";
+  constexpr char kAdvice[] = "--without-tokenizer imports the model for token ids only";
   auto tokenizer = ReadTokenizer(checkpoint, options.source);
   if (!tokenizer.ok()) {
     return WithAdvice(tokenizer.status(), "tokenizer", kAdvice);

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/pack.h"
 #include "engine/model/weight_import.h"
 
 namespace nightshift {
 
 struct ImportOptions {
-  std::string source;  // a Hugging Face folder or a GGUF file
-  std::string output;  // the pack's folder; must not exist
+  std::string source;     // a Hugging Face folder or a GGUF file
+  std::string output;     // the pack's folder; must not exist
   std::string name = {};  // what the pack calls the model; empty: the source's file name
   // Leave out what this version cannot run: without a tokenizer the pack takes token ids only,
   // without a template it takes no chats.
@@ -26,10 +27,10 @@ struct ImportSummary {
   std::vector<std::string> notes;  // one sentence each, for people
 };
 
-// Errors: NOT_FOUND (no source), INVALID_ARGUMENT (what the source holds, with the list of supported
-// architectures where that is the matter; a tokenizer or template that we cannot run, naming the
-// option that leaves it out), ALREADY_EXISTS (output), FAILED_PRECONDITION (disk, with numbers),
-// DATA_LOSS (source ends early).
+// Errors: NOT_FOUND (no source), INVALID_ARGUMENT (what the source holds, with the list of
+// supported architectures where that is the matter; a tokenizer or template that we cannot run,
+// naming the option that leaves it out), ALREADY_EXISTS (output), FAILED_PRECONDITION (disk, with
+// numbers), DATA_LOSS (source ends early).
 absl::StatusOr<ImportSummary> ImportModel(const ImportOptions& options);
 
 }  // namespace nightshift

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+
 #include "engine/model/weight_loader.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
@@ -20,13 +21,15 @@ using Json = nlohmann::ordered_json;
 constexpr char kSecondRounding[] =
     "quantised weights are rounded a second time, to bf16, when a job runs in bf16; f32 keeps them";
 
-std::string HashText(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+std::string HashText(uint64_t hash) {
+  return absl::StrFormat("%016x", hash);
+}
 
 struct WeightTotals {
   int64_t parameters = 0;
   bool quantised = false;
   std::map<std::string, int64_t> bytes_by_type;
-  int64_t f32_bytes = 0;   // in memory
+  int64_t f32_bytes = 0;  // in memory
   int64_t bf16_bytes = 0;
 };
 
@@ -106,7 +109,9 @@ void AppendLine(std::string& text, const char* label, const std::string& value) 
   absl::StrAppend(&text, absl::StrFormat("%-16s %s\n", label, value));
 }
 
-std::string Dump(const Json& json) { return json.dump(-1, ' ', true, Json::error_handler_t::replace); }
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
 
 std::string TokenizerLine(const Json& tokenizer) {
   return tokenizer.is_null()
@@ -125,15 +130,15 @@ std::string ModelToText(const Json& json) {
   AppendLine(text, "architecture",
              absl::StrCat(Dump(json["architecture"]), ", family ", Dump(json["family"])));
   AppendLine(text, "parameters", absl::StrCat(json["parameters"].get<int64_t>()));
-  AppendLine(text, "shape",
-             absl::StrCat(Dump(json["layers"]), " layers, width ", Dump(json["width"]),
-                          ", ffn width ", Dump(json["ffn_width"]), ", ", Dump(json["heads"]),
-                          " heads of ", Dump(json["head_width"]), ", ", Dump(json["kv_heads"]),
-                          " kv heads"));
-  AppendLine(text, "vocabulary",
-             absl::StrCat(Dump(json["vocabulary"]), json["tied_head"].get<bool>()
-                                                        ? ", head tied to the embedding"
-                                                        : ", own head"));
+  AppendLine(
+      text, "shape",
+      absl::StrCat(Dump(json["layers"]), " layers, width ", Dump(json["width"]), ", ffn width ",
+                   Dump(json["ffn_width"]), ", ", Dump(json["heads"]), " heads of ",
+                   Dump(json["head_width"]), ", ", Dump(json["kv_heads"]), " kv heads"));
+  AppendLine(
+      text, "vocabulary",
+      absl::StrCat(Dump(json["vocabulary"]),
+                   json["tied_head"].get<bool>() ? ", head tied to the embedding" : ", own head"));
   AppendLine(text, "context", absl::StrCat(Dump(json["context_tokens"]), " tokens"));
   AppendLine(text, "bos, eos",
              absl::StrCat(Dump(json["bos_token"]), ", ", Dump(json["eos_tokens"])));
@@ -149,9 +154,9 @@ std::string ModelToText(const Json& json) {
   }
   AppendLine(text, "tokenizer", TokenizerLine(json["tokenizer"]));
   const Json& chat_template = json["chat_template_bytes"];
-  AppendLine(text, "chat template", chat_template.is_null()
-                                        ? "none: takes raw prompts only"
-                                        : absl::StrCat(Dump(chat_template), " bytes"));
+  AppendLine(text, "chat template",
+             chat_template.is_null() ? "none: takes raw prompts only"
+                                     : absl::StrCat(Dump(chat_template), " bytes"));
   for (const Json& source : json["sources"]) {
     AppendLine(text, "source",
                absl::StrCat(Dump(source["name"]), " ", Dump(source["bytes"]), " bytes, xxh3 ",

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+
 #include "engine/model/source_file.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/status_macros.h"
@@ -20,8 +21,7 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 constexpr char kTemplateMember[] = "chat_template";
 
 // A file's text, or nothing when it is not there.
-absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path,
-                                                       int64_t max_bytes) {
+absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path, int64_t max_bytes) {
   auto text = ReadTextFile(path, max_bytes);
   if (absl::IsNotFound(text.status())) {
     return std::optional<std::string>();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+
 #include "engine/model/checkpoint.h"
 #include "engine/text/tokenizer_spec.h"
 

@@ -26,9 +26,9 @@ class GgufWriter {
  public:
   uint32_t magic = 0x46554747;
   uint32_t version = 3;
-  int64_t extra_keys = 0;     // added to the counts that the file states
+  int64_t extra_keys = 0;  // added to the counts that the file states
   int64_t extra_tensors = 0;
-  int64_t alignment = 32;     // of the layout; say so by Integer("general.alignment", ...)
+  int64_t alignment = 32;  // of the layout; say so by Integer("general.alignment", ...)
 
   void Integer(const std::string& key, uint32_t value) {
     std::string bytes;

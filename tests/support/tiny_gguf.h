@@ -1,4 +1,5 @@
-// A GGUF file of a Llama with one layer, small and of mixed types, with values from a fixed sequence.
+// A GGUF file of a Llama with one layer, small and of mixed types, with values from a fixed
+// sequence.
 #pragma once
 
 #include <cstdint>

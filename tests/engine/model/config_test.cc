@@ -110,7 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"RotaryOdd", {{"rope", {{"rotary_width", 7}}}}, "rotary_width"},
         RefusedCase{"RopeIsText", {{"rope", "none"}}, "rope is not an object"},
         RefusedCase{"ScalingUnknown", {{"rope", {{"scaling", "yarn"}}}}, "scaling is not a value"},
-        RefusedCase{"NoDivisors", {{"rope", {{"scaling", "divisors"}}}}, "divisors is not an array"},
+        RefusedCase{
+            "NoDivisors", {{"rope", {{"scaling", "divisors"}}}}, "divisors is not an array"},
         RefusedCase{"TooFewDivisors",
                     {{"rope", {{"scaling", "divisors"}, {"divisors", {1.0, 2.0}}}}},
                     "divisors has 2 numbers, not 8"},

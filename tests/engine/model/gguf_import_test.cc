@@ -37,8 +37,7 @@ class GgufImportTest : public ::testing::Test {
     const TensorEntry& tensor = *pack_->Find(name);
     std::vector<std::byte> all;
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
-      std::vector<std::byte> shard(
-          static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
+      std::vector<std::byte> shard(static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
       EXPECT_OK(LoadShard(*pack_, tensor, i, compute_type, shard));
       all.insert(all.end(), shard.begin(), shard.end());
     }
@@ -71,7 +70,9 @@ class GgufImportTest : public ::testing::Test {
   std::unique_ptr<Pack> pack_;
 };
 
-int64_t SameRow(int64_t n) { return n; }
+int64_t SameRow(int64_t n) {
+  return n;
+}
 
 TEST_F(GgufImportTest, KeepsTheValuesOfQuantisedTypes) {
   ImportTiny();
@@ -177,14 +178,12 @@ struct RefusedCase {
   const char* message;
 };
 
-class GgufRefusalTest : public GgufImportTest,
-                        public ::testing::WithParamInterface<RefusedCase> {};
+class GgufRefusalTest : public GgufImportTest, public ::testing::WithParamInterface<RefusedCase> {};
 
 TEST_P(GgufRefusalTest, IsRefusedByName) {
   GetParam().change(source_);
   source_.AddTensors();
-  EXPECT_THAT(Import(source_),
-              StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
+  EXPECT_THAT(Import(source_), StatusIs(absl::StatusCode::kInvalidArgument, GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -193,8 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"YarnScaling",
                     [](TinyGguf& gguf) { gguf.writer.Text("llama.rope.scaling.type", "yarn"); },
                     "none and linear are supported"},
-        RefusedCase{"Experts",
-                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
+        RefusedCase{"Experts", [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
                     "mixtures of experts are not supported"},
         RefusedCase{"PartialRotation",
                     [](TinyGguf& gguf) { gguf.writer.Integer("llama.rope.dimension_count", 16); },
@@ -222,11 +220,10 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"TensorWithoutUse",
                     [](TinyGguf& gguf) { gguf.Add("blk.0.attn_q_norm.weight", 1, 32, kGgufF32); },
                     "blk.0.attn_q_norm.weight has no use"},
-        RefusedCase{"UnknownSuperBlockType",
-                    [](TinyGguf& gguf) {
-                      gguf.writer.Tensor("blk.9.x", {256}, 14, std::string(210, 'x'));
-                    },
-                    "blk.9.x has the type Q6_K; supported: F32"}),
+        RefusedCase{
+            "UnknownSuperBlockType",
+            [](TinyGguf& gguf) { gguf.writer.Tensor("blk.9.x", {256}, 14, std::string(210, 'x')); },
+            "blk.9.x has the type Q6_K; supported: F32"}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

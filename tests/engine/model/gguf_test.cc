@@ -197,7 +197,8 @@ const MalformedCase kMalformed[] = {
      "bytes of a string"},
     {"NumberAbove63Bits", [] { return OneKey(10, std::string(8, '\xff')); }, kInvalid,
      "above 2^63 - 1"},
-    {"ArrayOfUnknownType", [] { return OneArray(77, 1, "12345678"); }, kInvalid, "array of type 77"},
+    {"ArrayOfUnknownType", [] { return OneArray(77, 1, "12345678"); }, kInvalid,
+     "array of type 77"},
     {"ArrayOfArrays", [] { return OneArray(9, 1, std::string(12, '\0')); }, kInvalid,
      "array of arrays"},
     {"HugeArray", [] { return OneArray(4, UINT64_MAX / 4, "1234"); }, kInvalid, "array elements"},
@@ -208,25 +209,41 @@ const MalformedCase kMalformed[] = {
     {"AlignmentNotAPowerOfTwo",
      [] { return Changed([](GgufWriter& w) { w.Integer("general.alignment", 48); }); }, kInvalid,
      "not a power of two"},
-    {"AlignmentZero", [] { return Changed([](GgufWriter& w) { w.Integer("general.alignment", 0); }); },
-     kInvalid, "not a power of two"},
+    {"AlignmentZero",
+     [] { return Changed([](GgufWriter& w) { w.Integer("general.alignment", 0); }); }, kInvalid,
+     "not a power of two"},
     {"AlignmentIsText",
      [] { return Changed([](GgufWriter& w) { w.Text("general.alignment", "32"); }); }, kInvalid,
      "not a power of two"},
     {"NoDimensions", [] { return OneTensor({}, kGgufF32, 0); }, kInvalid, "0 dimensions"},
-    {"FiveDimensions", [] { return OneTensor({1, 1, 1, 1, 1}, kGgufF32, 0); }, kInvalid,
-     "5 dimensions"},
-    {"DimensionOfZero", [] { return OneTensor({4, 0}, kGgufF32, 0); }, kInvalid,
-     "dimension of no size"},
+    {"FiveDimensions",
+     [] {
+       return OneTensor({1, 1, 1, 1, 1}, kGgufF32, 0);
+     },
+     kInvalid, "5 dimensions"},
+    {"DimensionOfZero",
+     [] {
+       return OneTensor({4, 0}, kGgufF32, 0);
+     },
+     kInvalid, "dimension of no size"},
     {"DimensionAbove63Bits", [] { return OneTensor({UINT64_MAX}, kGgufF32, 0); }, kInvalid,
      "dimension of no size"},
-    {"ProductOverflows", [] { return OneTensor({1ULL << 31, 1ULL << 31, 4}, kGgufF32, 0); },
+    {"ProductOverflows",
+     [] {
+       return OneTensor({1ULL << 31, 1ULL << 31, 4}, kGgufF32, 0);
+     },
      kInvalid, "overflows"},
     {"RowOverflows", [] { return OneTensor({1ULL << 62}, kGgufF32, 0); }, kInvalid, "overflows"},
-    {"BlockRowOverflows", [] { return OneTensor({1ULL << 62, 2}, kGgufQ8_0, 0); }, kInvalid,
-     "overflows"},
+    {"BlockRowOverflows",
+     [] {
+       return OneTensor({1ULL << 62, 2}, kGgufQ8_0, 0);
+     },
+     kInvalid, "overflows"},
     {"ProductWrapsToAFittingSize",
-     [] { return OneTensor({1ULL << 32, 1ULL << 32, 1}, kGgufF32, 0); }, kInvalid, "overflows"},
+     [] {
+       return OneTensor({1ULL << 32, 1ULL << 32, 1}, kGgufF32, 0);
+     },
+     kInvalid, "overflows"},
     {"RowNotWholeBlocks", [] { return OneTensor({33}, kGgufQ4_0, 0); }, kInvalid,
      "does not fill blocks of 32"},
     {"TypeQ4K", [] { return OneTensor({256}, 12, 0); }, kInvalid, "tensor t has the type Q4_K"},

@@ -76,10 +76,12 @@ TEST(HuggingFaceConfigTest, ReadsOptOfBothNormOrders) {
 }
 
 TEST(HuggingFaceConfigTest, BothPlacesOfTheRopeBaseAreRead) {
-  for (const Json& change : {Json{{"rope_theta", 5e5}},
-                             Json{{"rope_theta", nullptr},
-                                  {"rope_parameters", {{"rope_theta", 5e5}, {"rope_type", "default"}}}}}) {
-    ASSERT_OK_AND_ASSIGN(const SourceModel model, SourceModelFromHuggingFace(LlamaWith(change), ""));
+  for (const Json& change :
+       {Json{{"rope_theta", 5e5}},
+        Json{{"rope_theta", nullptr},
+             {"rope_parameters", {{"rope_theta", 5e5}, {"rope_type", "default"}}}}}) {
+    ASSERT_OK_AND_ASSIGN(const SourceModel model,
+                         SourceModelFromHuggingFace(LlamaWith(change), ""));
     EXPECT_EQ(model.config.rope.theta, 5e5);
     EXPECT_EQ(model.config.rope.scaling, RopeScaling::kNone);
   }
@@ -94,17 +96,16 @@ TEST(HuggingFaceConfigTest, OldNameOfTheScalingTypeIsRead) {
 }
 
 TEST(HuggingFaceConfigTest, EndIdsOfBothFilesCount) {
-  ASSERT_OK_AND_ASSIGN(
-      const SourceModel model,
-      SourceModelFromHuggingFace(LlamaWith({{"eos_token_id", {2, 9}}}),
-                                 R"({"eos_token_id":[7,2],"temperature":0.6})"));
+  ASSERT_OK_AND_ASSIGN(const SourceModel model,
+                       SourceModelFromHuggingFace(LlamaWith({{"eos_token_id", {2, 9}}}),
+                                                  R"({"eos_token_id":[7,2],"temperature":0.6})"));
   EXPECT_EQ(model.config.eos_tokens, (std::vector<int32_t>{7, 2, 9}));
 }
 
 TEST(HuggingFaceConfigTest, MissingOrNegativeIdsMeanNone) {
-  ASSERT_OK_AND_ASSIGN(const SourceModel model,
-                       SourceModelFromHuggingFace(
-                           LlamaWith({{"eos_token_id", -1}, {"bos_token_id", nullptr}}), ""));
+  ASSERT_OK_AND_ASSIGN(
+      const SourceModel model,
+      SourceModelFromHuggingFace(LlamaWith({{"eos_token_id", -1}, {"bos_token_id", nullptr}}), ""));
   EXPECT_TRUE(model.config.eos_tokens.empty());
   EXPECT_EQ(model.config.bos_token, -1);
 }
@@ -140,15 +141,19 @@ TEST_P(RefusedConfigTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     All, RefusedConfigTest,
     ::testing::Values(
-        RefusedCase{"Architecture", {{"architectures", {"MambaForCausalLM"}}},
+        RefusedCase{"Architecture",
+                    {{"architectures", {"MambaForCausalLM"}}},
                     "architecture MambaForCausalLM is not supported; supported: LlamaForCausalLM"},
         RefusedCase{"ArchitectureIsNumber", {{"architectures", {7}}}, "(not a string)"},
-        RefusedCase{"ModelType", {{"architectures", nullptr}, {"model_type", "rwkv"}},
+        RefusedCase{"ModelType",
+                    {{"architectures", nullptr}, {"model_type", "rwkv"}},
                     "architecture rwkv is not supported"},
-        RefusedCase{"YarnScaling", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}},
+        RefusedCase{"YarnScaling",
+                    {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 2.0}}}},
                     "rope_scaling has the type yarn"},
         RefusedCase{"ScalingIsText", {{"rope_scaling", "linear"}}, "rope_scaling is not an object"},
-        RefusedCase{"ScalingWithoutFactor", {{"rope_scaling", {{"rope_type", "linear"}}}},
+        RefusedCase{"ScalingWithoutFactor",
+                    {{"rope_scaling", {{"rope_type", "linear"}}}},
                     "factor is missing"},
         RefusedCase{"Llama3WithoutContext",
                     {{"rope_scaling",
@@ -166,7 +171,8 @@ INSTANTIATE_TEST_SUITE_P(
                        {"original_max_position_embeddings", 32}}}},
                     "high_freq_factor is not above"},
         RefusedCase{"ThetaZero", {{"rope_theta", 0}}, "rope.theta"},
-        RefusedCase{"Quantised", {{"quantization_config", {{"quant_method", "gptq"}}}},
+        RefusedCase{"Quantised",
+                    {{"quantization_config", {{"quant_method", "gptq"}}}},
                     "quantization_config is set"},
         RefusedCase{"Activation", {{"hidden_act", "xielu"}}, "hidden_act is xielu, not one of"},
         RefusedCase{"PartialRotation", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor"},
@@ -183,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"KvHeadsDoNotDivide", {{"num_key_value_heads", 3}}, "num_kv_heads"},
         RefusedCase{"MoreKvHeadsThanHeads", {{"num_key_value_heads", 8}}, "num_kv_heads"},
         RefusedCase{"OddHeadWidth", {{"head_dim", 15}}, "rotary_width 15 is odd"},
-        RefusedCase{"WidthNotAMultipleOfHeads", {{"head_dim", nullptr}, {"hidden_size", 66}},
+        RefusedCase{"WidthNotAMultipleOfHeads",
+                    {{"head_dim", nullptr}, {"hidden_size", 66}},
                     "head_dim is missing"},
         RefusedCase{"EndIdBeyondVocabulary", {{"eos_token_id", 331}}, "eos_token_id"},
         RefusedCase{"EndIdIsText", {{"eos_token_id", {"</s>"}}}, "eos_token_id"},

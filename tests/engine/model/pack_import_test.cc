@@ -124,8 +124,7 @@ class PackImportTest : public ::testing::TestWithParam<const char*> {
   std::vector<std::byte> Load(const TensorEntry& tensor, ComputeType compute_type) {
     std::vector<std::byte> all;
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
-      std::vector<std::byte> shard(
-          static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
+      std::vector<std::byte> shard(static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
       EXPECT_OK(LoadShard(*pack_, tensor, i, compute_type, shard));
       all.insert(all.end(), shard.begin(), shard.end());
     }
@@ -233,8 +232,8 @@ TEST_P(PackImportTest, LeavesNothingElseBehind) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
     names.push_back(std::filesystem::relative(entry.path(), folder_.path()));
   }
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre("pack", "pack/manifest.json",
-                                                     "pack/weights.extent"));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("pack", "pack/manifest.json", "pack/weights.extent"));
 }
 
 TEST_P(PackImportTest, TheSameSourceGivesTheSameDigest) {

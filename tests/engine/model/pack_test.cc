@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+
 #include "engine/model/pack_import.h"
 #include "engine/model/weight_loader.h"
 #include "kernels/base/checksum.h"
@@ -36,12 +37,12 @@ class PackTest : public ::testing::Test {
   std::string path() const { return folder_.path() + "/pack"; }
   std::string File(const char* name) const { return path() + "/" + name; }
   Json ReadManifest() const { return Json::parse(ReadWholeFile(File(kManifestFile))); }
-  // Writes a manifest with the digest that fits it, so that the checks behind the digest are reached.
+  // Writes a manifest with the digest that fits it, so that the checks behind the digest are
+  // reached.
   void WriteManifest(Json manifest) {
     manifest.erase("digest");
     const std::string text = manifest.dump(-1, ' ', true);
-    manifest["digest"] =
-        absl::StrFormat("%016x", Xxh3(std::as_bytes(std::span(text))));
+    manifest["digest"] = absl::StrFormat("%016x", Xxh3(std::as_bytes(std::span(text))));
     WriteFileBytes(File(kManifestFile), manifest.dump(-1, ' ', true));
   }
 
@@ -155,7 +156,9 @@ TEST_P(MalformedManifestTest, IsRefused) {
 }
 
 // The first shard of the first tensor: [first_output, outputs, offset, bytes, xxh3].
-Json& FirstShard(Json& manifest) { return manifest["tensors"][0]["shards"][0]; }
+Json& FirstShard(Json& manifest) {
+  return manifest["tensors"][0]["shards"][0];
+}
 
 const ManifestCase kManifests[] = {
     {"AnotherFormat", [](Json& m) { m["format"] = "zip"; }, kInvalid, "not the manifest of a pack"},
@@ -168,17 +171,18 @@ const ManifestCase kManifests[] = {
     {"TensorsAreObject", [](Json& m) { m["tensors"] = Json::object(); }, kLost, "not an array"},
     {"TensorIsNumber", [](Json& m) { m["tensors"][3] = 1; }, kLost, "not an object"},
     {"SourceIsText", [](Json& m) { m["sources"][0] = "x"; }, kLost, "sources is not an object"},
-    {"SourceHashTooShort", [](Json& m) { m["sources"][0]["xxh3"] = "12"; }, kLost,
-     "sources lacks"},
+    {"SourceHashTooShort", [](Json& m) { m["sources"][0]["xxh3"] = "12"; }, kLost, "sources lacks"},
     {"MissingTensor", [](Json& m) { m["tensors"].erase(4); }, kLost, "is missing or out of order"},
     {"SwappedTensors", [](Json& m) { std::swap(m["tensors"][2], m["tensors"][3]); }, kLost,
      "is missing or out of order"},
     {"RepeatedTensor", [](Json& m) { m["tensors"].push_back(m["tensors"][0]); }, kLost,
      "tensor embed occurs twice"},
-    {"UnknownTensor", [](Json& m) {
+    {"UnknownTensor",
+     [](Json& m) {
        m["tensors"].push_back(m["tensors"][0]);
        m["tensors"].back()["name"] = "extra";
-     }, kLost, "tensor extra occurs twice or does not belong"},
+     },
+     kLost, "tensor extra occurs twice or does not belong"},
     {"ReservedType", [](Json& m) { m["tensors"][0]["type"] = 34; }, kInvalid,
      "type 34, which this version cannot read"},
     {"UnknownType", [](Json& m) { m["tensors"][0]["type"] = 200; }, kInvalid, "type 200"},
@@ -198,15 +202,16 @@ const ManifestCase kManifests[] = {
     {"ShardIsShort", [](Json& m) { FirstShard(m).erase(4); }, kLost, "four numbers and a hash"},
     {"ShardHashIsNumber", [](Json& m) { FirstShard(m)[4] = 5; }, kLost, "four numbers and a hash"},
     {"ShardNegative", [](Json& m) { FirstShard(m)[2] = -4096; }, kLost, "four numbers and a hash"},
-    {"ShardHuge", [](Json& m) { FirstShard(m)[3] = UINT64_MAX; }, kLost,
-     "four numbers and a hash"},
+    {"ShardHuge", [](Json& m) { FirstShard(m)[3] = UINT64_MAX; }, kLost, "four numbers and a hash"},
     {"ShardStartsLate", [](Json& m) { FirstShard(m)[0] = 64; }, kLost, "where 0 comes next"},
     {"ShardTooLong", [](Json& m) { FirstShard(m)[1] = 400; }, kLost, "has outputs 0 + 400"},
     {"ShardWithoutOutputs", [](Json& m) { FirstShard(m)[1] = 0; }, kLost, "has outputs 0 + 0"},
-    {"ShardTooShort", [](Json& m) {
+    {"ShardTooShort",
+     [](Json& m) {
        FirstShard(m)[1] = 64;
        FirstShard(m)[3] = 64 * 64 * 2;
-     }, kLost, "has shards for 64 of 331"},
+     },
+     kLost, "has shards for 64 of 331"},
     {"ShardRepeated", [](Json& m) { m["tensors"][0]["shards"].push_back(FirstShard(m)); }, kLost,
      "embed shard 0 has outputs"},
     {"ShardBytesWrong", [](Json& m) { FirstShard(m)[3] = 100; }, kLost, "has 100 bytes"},

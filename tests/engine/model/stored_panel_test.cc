@@ -90,17 +90,18 @@ TEST_P(GroupTypeTest, ExpandsEveryElementAndZeroesThePadding) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, GroupTypeTest,
-    ::testing::Values(FormatCase{DType::kI8G32, 8, 32, false, true},
-                      FormatCase{DType::kI4G32, 4, 32, false, false},
-                      FormatCase{DType::kU4G32, 4, 32, true, false},
-                      FormatCase{DType::kU4G64, 4, 64, true, false},
-                      FormatCase{DType::kU8G32, 8, 32, true, false},
-                      FormatCase{DType::kU8G64, 8, 64, true, false},
-                      FormatCase{DType::kI8G64, 8, 64, false, true},
-                      FormatCase{DType::kI4G64, 4, 64, false, false}),
-    [](const auto& instance) { return std::string(DTypeName(instance.param.dtype)); });
+INSTANTIATE_TEST_SUITE_P(All, GroupTypeTest,
+                         ::testing::Values(FormatCase{DType::kI8G32, 8, 32, false, true},
+                                           FormatCase{DType::kI4G32, 4, 32, false, false},
+                                           FormatCase{DType::kU4G32, 4, 32, true, false},
+                                           FormatCase{DType::kU4G64, 4, 64, true, false},
+                                           FormatCase{DType::kU8G32, 8, 32, true, false},
+                                           FormatCase{DType::kU8G64, 8, 64, true, false},
+                                           FormatCase{DType::kI8G64, 8, 64, false, true},
+                                           FormatCase{DType::kI4G64, 4, 64, false, false}),
+                         [](const auto& instance) {
+                           return std::string(DTypeName(instance.param.dtype));
+                         });
 
 TEST(StoredPanelTest, NumbersOfTheFormatAreThoseOfTheTypes) {
   EXPECT_EQ(StoredDType(1), DType::kF32);

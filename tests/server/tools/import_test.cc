@@ -79,12 +79,13 @@ TEST_F(ImportTest, SourcesAreNamedWithTheirDigests) {
   std::vector<std::string> names;
   for (const FileDigest& source : summary.manifest.sources) {
     names.push_back(source.name);
-    EXPECT_EQ(source.bytes, static_cast<int64_t>(fs::file_size(this->source() + "/" + source.name)));
+    EXPECT_EQ(source.bytes,
+              static_cast<int64_t>(fs::file_size(this->source() + "/" + source.name)));
   }
-  EXPECT_THAT(names, ::testing::UnorderedElementsAre(
-                         "config.json", "model-00001-of-00002.safetensors",
-                         "model-00002-of-00002.safetensors", "tokenizer.json",
-                         "tokenizer_config.json"));
+  EXPECT_THAT(names,
+              ::testing::UnorderedElementsAre("config.json", "model-00001-of-00002.safetensors",
+                                              "model-00002-of-00002.safetensors", "tokenizer.json",
+                                              "tokenizer_config.json"));
 }
 
 TEST_F(ImportTest, TemplateFileWinsOverTokenizerConfig) {
@@ -202,9 +203,9 @@ TEST_F(ImportTest, GgufBringsTokenizerAndTemplate) {
   gguf.writer.Text("tokenizer.chat_template", "{{ messages[0]['content'] }}");
   gguf.AddTensors();
   WriteFileBytes(folder_.path() + "/tiny.Q4_1.gguf", gguf.writer.bytes());
-  ASSERT_OK_AND_ASSIGN(const ImportSummary summary,
-                       ImportModel({.source = folder_.path() + "/tiny.Q4_1.gguf",
-                                    .output = output()}));
+  ASSERT_OK_AND_ASSIGN(
+      const ImportSummary summary,
+      ImportModel({.source = folder_.path() + "/tiny.Q4_1.gguf", .output = output()}));
   EXPECT_EQ(summary.manifest.model_name, "tiny.Q4_1");
   EXPECT_EQ(summary.manifest.source_format, "gguf");
   EXPECT_TRUE(summary.manifest.has_tokenizer);
