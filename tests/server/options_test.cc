@@ -1,0 +1,148 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "server/memory_limit.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace nightshift {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<CommandLine> Read(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv = {"nightshiftd"};
+  for (const std::string& argument : arguments) {
+    argv.push_back(argument.c_str());
+  }
+  return ReadCommandLine(static_cast<int>(argv.size()), argv.data());
+}
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  ~OptionsTest() override {
+    ::unsetenv("NIGHTSHIFT_DRAIN_TIMEOUT");
+    ::unsetenv("NIGHTSHIFT_STATE_DIR");
+  }
+  std::string ConfigFile(const std::string& text) {
+    const std::string path = folder_.path() + "/nightshiftd.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(OptionsTest, ReadsFlags) {
+  ASSERT_OK_AND_ASSIGN(
+      const CommandLine line,
+      Read({"--model", "a", "--model", "b", "--state-dir", "/s", "--memory-budget", "3GiB",
+            "--listen", "127.0.0.1:0", "--compute-type", "f32", "--threads=3"}));
+  EXPECT_EQ(line.command, Command::kServe);
+  EXPECT_THAT(line.options.models, ElementsAre("a", "b"));
+  EXPECT_THAT(line.options.listen, ElementsAre("127.0.0.1:0"));
+  EXPECT_EQ(line.options.memory_budget_bytes, int64_t{3} << 30);
+  EXPECT_EQ(line.options.compute_type, ComputeType::kF32);
+  EXPECT_EQ(line.options.threads, 3);
+}
+
+TEST_F(OptionsTest, ListensInTheStateDirectoryByDefault) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine line, Read({"--state-dir", "/s"}));
+  EXPECT_THAT(line.options.listen, ElementsAre("unix:/s/nightshift.sock"));
+  EXPECT_GT(line.options.memory_budget_bytes, 0);
+}
+
+TEST_F(OptionsTest, LetsFlagsWinOverEnvironmentAndEnvironmentOverFile) {
+  const std::string config = ConfigFile("drain-timeout = 5\nthreads = 2\nmax-uploads = 3\n");
+  ::setenv("NIGHTSHIFT_DRAIN_TIMEOUT", "6", 1);
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       Read({"--config", config, "--threads", "4", "--print-config"}));
+  EXPECT_EQ(line.command, Command::kPrintConfig);
+  EXPECT_EQ(line.options.drain_timeout_s, 6);
+  EXPECT_EQ(line.options.threads, 4);
+  EXPECT_EQ(line.options.max_uploads, 3);
+  EXPECT_THAT(line.effective, Contains("drain-timeout=6 (NIGHTSHIFT_DRAIN_TIMEOUT)"));
+  EXPECT_THAT(line.effective, Contains("threads=4 (command line)"));
+  EXPECT_THAT(line.effective, Contains("max-uploads=3 (config file)"));
+  EXPECT_THAT(line.effective, Contains("max-block-requests=256 (default)"));
+}
+
+TEST_F(OptionsTest, RefusesUnknownFlagsAndKeys) {
+  EXPECT_THAT(Read({"--modle", "x"}), StatusIs(absl::StatusCode::kInvalidArgument, "--modle"));
+  const std::string config = ConfigFile("modle = \"x\"\n");
+  EXPECT_THAT(Read({"--config", config}), StatusIs(absl::StatusCode::kInvalidArgument, "modle"));
+  EXPECT_FALSE(Read({"--config", folder_.path() + "/missing.toml"}).ok());
+}
+
+TEST_F(OptionsTest, RefusesValuesOutOfRange) {
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"--threads", "-1"},
+           {"--threads", "many"},
+           {"--memory-budget", "4 apples"},
+           {"--memory-budget", "1k"},
+           {"--compute-type", "f64"},
+           {"--drain-timeout", "0"},
+           {"--max-block-requests", "0"}}) {
+    const auto line = Read(flags);
+    EXPECT_THAT(line, StatusIs(absl::StatusCode::kInvalidArgument, flags[0])) << flags[1];
+  }
+}
+
+TEST_F(OptionsTest, ExplainsAddressesItDoesNotServe) {
+  EXPECT_THAT(Read({"--listen", "0.0.0.0:9000"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "no TLS"));
+  EXPECT_THAT(Read({"--listen", "127.0.0.1"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "HOST:PORT"));
+  EXPECT_THAT(Read({"--state-dir", "/" + std::string(200, 'x')}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "a socket path has 1 to 107 bytes"));
+  EXPECT_OK(Read({"--listen", "[::1]:9000"}));
+}
+
+TEST_F(OptionsTest, ReadsTools) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine import,
+                       Read({"import", "folder", "--output", "pack", "--name", "n"}));
+  EXPECT_EQ(import.command, Command::kImport);
+  EXPECT_EQ(import.source, "folder");
+  EXPECT_EQ(import.output, "pack");
+  ASSERT_OK_AND_ASSIGN(const CommandLine show, Read({"model", "show", "pack", "--json"}));
+  EXPECT_EQ(show.command, Command::kModelShow);
+  EXPECT_TRUE(show.json);
+  ASSERT_OK_AND_ASSIGN(const CommandLine verify, Read({"model", "verify", "pack"}));
+  EXPECT_EQ(verify.command, Command::kModelVerify);
+  EXPECT_FALSE(Read({"import", "folder"}).ok());
+  EXPECT_FALSE(Read({"model"}).ok());
+}
+
+TEST_F(OptionsTest, HelpsWithVariables) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine line, Read({"--help"}));
+  EXPECT_EQ(line.command, Command::kPrintText);
+  EXPECT_THAT(line.text, HasSubstr("NIGHTSHIFT_MEMORY_BUDGET"));
+}
+
+TEST(MemoryLimitTest, ReadsSizesWithUnits) {
+  EXPECT_EQ(ParseSize("4GiB").value(), int64_t{4} << 30);
+  EXPECT_EQ(ParseSize("1.5 MB").value(), 1'500'000);
+  EXPECT_EQ(ParseSize("64k").value(), 64 << 10);
+  EXPECT_EQ(ParseSize("123").value(), 123);
+  for (const char* wrong : {"", "GiB", "-1", "1 XB", "1e3", "1GiBs", "99999999999TiB"}) {
+    EXPECT_FALSE(ParseSize(wrong).ok()) << wrong;
+  }
+}
+
+TEST(MemoryLimitTest, FindsWhatTheMachineHas) {
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 10 kB\nMemAvailable:   7 kB\n"), 7 * 1024);
+  EXPECT_EQ(ParseMemAvailable("MemTotal: 10 kB\n"), std::nullopt);
+  EXPECT_GT(AvailableMemoryBytes(), 0);
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,381 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/server/rpc/service_world.h"
+
+namespace nightshift {
+namespace {
+
+using ::grpc::StatusCode;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using JobServiceTest = ServiceWorld;
+
+TEST_F(JobServiceTest, RunsAJobAndStreamsEachResultOnce) {
+  const v1::Job job = Submit(TokenJob(20));
+  EXPECT_EQ(job.counts().total(), 20);
+  const ResultsRead read = Stream(job.name());
+  EXPECT_TRUE(read.status.ok()) << read.status.error_message();
+  ASSERT_TRUE(read.ended);
+  EXPECT_EQ(read.end.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(read.end.counts().succeeded(), 20);
+  std::set<std::string> ids;
+  int64_t seq = 0;
+  for (const v1::Result& result : read.results) {
+    EXPECT_EQ(result.seq(), ++seq);
+    EXPECT_TRUE(result.has_completion()) << result.ShortDebugString();
+    ids.insert(result.custom_id());
+  }
+  EXPECT_THAT(ids, SizeIs(20));
+}
+
+TEST_F(JobServiceTest, ResolvesWhatTheCallerLeftOpen) {
+  const v1::Job job = Submit(TokenJob(1));
+  const v1::JobSpec& spec = job.spec();
+  EXPECT_EQ(spec.model(), "llama");
+  EXPECT_EQ(spec.priority(), v1::PRIORITY_NORMAL);
+  EXPECT_EQ(spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_BF16);
+  EXPECT_EQ(spec.max_attempts(), 3);
+  EXPECT_EQ(spec.sampling().max_output_tokens(), 4);
+  EXPECT_TRUE(spec.sampling().has_seed());
+  EXPECT_EQ(spec.sampling().temperature(), 0.0);
+  EXPECT_FALSE(job.uid().empty());
+  EXPECT_GT(job.create_time().seconds(), 0);
+}
+
+TEST_F(JobServiceTest, GivesTheStoredJobForTheSameRequestAgain) {
+  v1::SubmitJobRequest request = TokenJob(3);
+  request.set_request_id(MakeUuid(1));
+  const v1::Job first = Submit(request);
+  const v1::Job again = Submit(request);
+  EXPECT_EQ(again.name(), first.name());
+  EXPECT_THAT(List({}).jobs(), SizeIs(1));
+  Restart();
+  EXPECT_EQ(Submit(request).name(), first.name());
+}
+
+TEST_F(JobServiceTest, RefusesAnotherBodyUnderARequestId) {
+  v1::SubmitJobRequest request = TokenJob(3);
+  request.set_request_id(MakeUuid(1));
+  const v1::Job first = Submit(request);
+  request.mutable_requests(1)->mutable_tokens()->add_ids(5);
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_THAT(status, Refuses(StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED"));
+  EXPECT_EQ(DetailsOf(status).metadata["job"], first.name());
+}
+
+TEST_F(JobServiceTest, RefusesATakenJobId) {
+  Submit(TokenJob(1, "nightly"));
+  v1::Job job;
+  EXPECT_THAT(Submit(TokenJob(2, "nightly"), job),
+              Refuses(StatusCode::ALREADY_EXISTS, "JOB_EXISTS"));
+}
+
+TEST_F(JobServiceTest, ChecksIdsAndFields) {
+  const auto violations = [this](auto change) {
+    v1::SubmitJobRequest request = TokenJob(1);
+    change(request);
+    v1::Job job;
+    const grpc::Status status = Submit(request, job);
+    EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT) << status.error_message();
+    return DetailsOf(status).violations;
+  };
+  EXPECT_THAT(violations([](auto& request) { request.set_job_id("Bad Id"); }),
+              ElementsAre("job_id"));
+  EXPECT_THAT(violations([](auto& request) { request.set_request_id("7"); }),
+              ElementsAre("request_id"));
+  EXPECT_THAT(violations([](auto& request) { request.clear_requests(); }),
+              ElementsAre("requests"));
+  EXPECT_THAT(violations([](auto& request) {
+                request.mutable_spec()->mutable_sampling()->set_top_p(1.5);
+                request.mutable_spec()->set_max_attempts(-1);
+              }),
+              ElementsAre("spec.sampling.top_p", "spec.max_attempts"));
+  EXPECT_THAT(violations([](auto& request) {
+                request.mutable_spec()->set_priority(static_cast<v1::Priority>(77));
+              }),
+              ElementsAre("spec.priority"));
+}
+
+TEST_F(JobServiceTest, RefusesFieldsOfLaterVersionsByName) {
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->mutable_completion_window()->set_seconds(60);
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_THAT(status, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+  EXPECT_EQ(DetailsOf(status).metadata["feature"], "spec.completion_window");
+}
+
+TEST_F(JobServiceTest, RefusesUnknownModels) {
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->set_model("gpt-9");
+  v1::Job job;
+  EXPECT_THAT(Submit(request, job), Refuses(StatusCode::NOT_FOUND, "MODEL_NOT_FOUND"));
+}
+
+TEST_F(JobServiceTest, RecordsABadRowAndRunsTheOthers) {
+  v1::SubmitJobRequest request = TokenJob(5);
+  request.mutable_requests(2)->clear_input();
+  const v1::Job job = Submit(request);
+  EXPECT_EQ(job.counts().failed(), 1);
+  const ResultsRead read = Stream(job.name());
+  EXPECT_EQ(read.end.counts().succeeded(), 4);
+  EXPECT_EQ(read.end.counts().failed(), 1);
+  for (const v1::Result& result : read.results) {
+    EXPECT_EQ(result.has_error(), result.custom_id() == "row-2");
+  }
+}
+
+TEST_F(JobServiceTest, RefusesTheJobForABadRowWhenAsked) {
+  v1::SubmitJobRequest request = TokenJob(5);
+  request.mutable_spec()->set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+  request.mutable_requests(2)->clear_input();
+  request.mutable_requests(4)->set_custom_id("row-1");
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+  EXPECT_THAT(DetailsOf(status).violations, ElementsAre("row 2", "row 4"));
+  EXPECT_THAT(List({}).jobs(), IsEmpty());
+}
+
+TEST_F(JobServiceTest, KeepsDetailsSmallForManyBadRows) {
+  v1::SubmitJobRequest request = TokenJob(3000);
+  request.mutable_spec()->set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+  for (auto& row : *request.mutable_requests()) {
+    row.mutable_tokens()->add_ids(-1);
+  }
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+  EXPECT_THAT(DetailsOf(status).violations, SizeIs(20));
+  EXPECT_THAT(DetailsOf(status).violations, Contains("input"));
+}
+
+TEST_F(JobServiceTest, ValidatesWithoutStoring) {
+  v1::SubmitJobRequest request = TokenJob(4);
+  request.mutable_requests(0)->clear_input();
+  request.set_validate_only(true);
+  const v1::Job job = Submit(request);
+  EXPECT_EQ(job.counts().total(), 4);
+  EXPECT_EQ(job.counts().failed(), 1);
+  EXPECT_EQ(job.name(), "");
+  EXPECT_THAT(List({}).jobs(), IsEmpty());
+}
+
+TEST_F(JobServiceTest, TellsUnknownJobsFromWrongNames) {
+  v1::Job job;
+  EXPECT_THAT(Get("jobs/nobody", job), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  for (const char* name : {"", "nobody", "jobs/", "jobs/a/b", "jobs/A"}) {
+    EXPECT_THAT(Get(name, job), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID")) << name;
+  }
+  EXPECT_THAT(Stream("jobs/nobody").status, Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  EXPECT_THAT(Cancel("jobs/nobody", job), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  v1::WaitJobRequest wait;
+  wait.set_name("jobs/nobody");
+  EXPECT_THAT(Wait(wait, job), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+}
+
+TEST_F(JobServiceTest, ListsNewestFirstPageByPage) {
+  for (int i = 0; i < 5; ++i) {
+    Submit(TokenJob(1, absl::StrCat("job-", i)));
+  }
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  std::vector<std::string> names;
+  std::vector<int> sizes;
+  do {
+    const v1::ListJobsResponse page = List(request);
+    sizes.push_back(page.jobs_size());
+    for (const v1::Job& job : page.jobs()) {
+      names.push_back(job.name());
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
+  EXPECT_THAT(names, ElementsAre("jobs/job-4", "jobs/job-3", "jobs/job-2", "jobs/job-1",
+                                 "jobs/job-0"));
+}
+
+TEST_F(JobServiceTest, RefusesForeignPageTokens) {
+  Submit(TokenJob(1));
+  Submit(TokenJob(1));
+  v1::ListJobsRequest request;
+  request.set_page_size(1);
+  const std::string token = List(request).next_page_token();
+  ASSERT_FALSE(token.empty());
+  const auto refusal = [this](const v1::ListJobsRequest& wrong) {
+    grpc::ClientContext context;
+    v1::ListJobsResponse response;
+    return jobs_->ListJobs(&context, wrong, &response);
+  };
+  request.set_page_token("AAAA" + token);
+  EXPECT_THAT(refusal(request), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  request.set_page_token(token);
+  request.set_state(v1::JOB_STATE_QUEUED);  // a token of the list of all jobs
+  EXPECT_THAT(refusal(request), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  v1::ListJobsRequest negative;
+  negative.set_page_size(-1);
+  EXPECT_THAT(refusal(negative), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+}
+
+TEST_F(JobServiceTest, FiltersByState) {
+  const v1::Job job = Submit(TokenJob(1));
+  WaitForEnd(job.name());
+  v1::ListJobsRequest request;
+  request.set_state(v1::JOB_STATE_SUCCEEDED);
+  EXPECT_THAT(List(request).jobs(), SizeIs(1));
+  request.set_state(v1::JOB_STATE_RUNNING);
+  EXPECT_THAT(List(request).jobs(), IsEmpty());
+  request.set_state(v1::JOB_STATE_PAUSED);
+  EXPECT_THAT(List(request).jobs(), IsEmpty());
+}
+
+TEST_F(JobServiceTest, WaitsUntilTheJobHasEnded) {
+  const v1::Job job = WaitForEnd(Submit(TokenJob(10)).name());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(job.last_seq(), 10);
+  EXPECT_EQ(job.progress().fraction(), 1.0);
+  EXPECT_GT(job.tokens().output(), 0);
+  EXPECT_TRUE(job.has_end_time());
+}
+
+TEST_F(JobServiceTest, AnswersAWaitWhoseTimeIsUpWithTheStateNow) {
+  control_.HoldSweeps();
+  v1::WaitJobRequest request;
+  request.set_name(Submit(TokenJob(1)).name());
+  request.mutable_timeout()->set_nanos(20'000'000);
+  v1::Job job;
+  EXPECT_TRUE(Wait(request, job).ok());
+  EXPECT_LT(job.state(), v1::JOB_STATE_SUCCEEDED);
+  control_.ReleaseSweeps();
+  EXPECT_EQ(WaitForEnd(request.name()).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobServiceTest, WaitsForRunningAndForResults) {
+  control_.HoldSweeps();
+  v1::WaitJobRequest request;
+  request.set_name(Submit(TokenJob(6)).name());
+  request.set_until(v1::WaitJobRequest::UNTIL_RUNNING);
+  v1::Job job;
+  ASSERT_TRUE(Wait(request, job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  control_.ReleaseSweeps();
+  request.clear_until();
+  request.set_results(3);
+  ASSERT_TRUE(Wait(request, job).ok());
+  EXPECT_GE(job.last_seq(), 3);
+}
+
+TEST_F(JobServiceTest, CancelsAJobAndAccountsForEveryRow) {
+  control_.HoldSweeps();
+  const v1::Job submitted = Submit(TokenJob(30));
+  control_.WaitForHeldSweep();
+  v1::Job job;
+  ASSERT_TRUE(Cancel(submitted.name(), job).ok());
+  EXPECT_GE(job.state(), v1::JOB_STATE_CANCELLING);
+  EXPECT_TRUE(Cancel(submitted.name(), job).ok());
+  control_.ReleaseSweeps();
+  const ResultsRead read = Stream(submitted.name());
+  EXPECT_EQ(read.end.state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_THAT(read.results, SizeIs(30));
+  EXPECT_EQ(read.end.counts().succeeded() + read.end.counts().cancelled() +
+                read.end.counts().failed(),
+            30);
+  EXPECT_TRUE(Cancel(submitted.name(), job).ok());
+}
+
+TEST_F(JobServiceTest, RefusesToCancelWhatHasEndedOrChanged) {
+  const v1::Job done = WaitForEnd(Submit(TokenJob(1)).name());
+  v1::Job job;
+  EXPECT_THAT(Cancel(done.name(), job),
+              Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  EXPECT_THAT(Cancel(done.name(), job, "stale"), Refuses(StatusCode::ABORTED, "ETAG_MISMATCH"));
+}
+
+TEST_F(JobServiceTest, ResumesAStreamAfterTheLastSeq) {
+  const std::string name = WaitForEnd(Submit(TokenJob(10)).name()).name();
+  const ResultsRead all = Stream(name);
+  const ResultsRead rest = Stream(name, 6);
+  ASSERT_THAT(all.results, SizeIs(10));
+  ASSERT_THAT(rest.results, SizeIs(4));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rest.results[i].SerializeAsString(), all.results[i + 6].SerializeAsString());
+  }
+  EXPECT_THAT(Stream(name, 10).results, IsEmpty());
+  EXPECT_TRUE(Stream(name, 10).ended);
+}
+
+TEST_F(JobServiceTest, RefusesSequenceNumbersThatCannotBe) {
+  const std::string name = WaitForEnd(Submit(TokenJob(2)).name()).name();
+  EXPECT_THAT(Stream(name, 3).status, Refuses(StatusCode::OUT_OF_RANGE, "SEQ_AHEAD"));
+  EXPECT_THAT(Stream(name, -1).status, Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  v1::StreamResultsRequest by_input;
+  by_input.set_name(name);
+  by_input.set_order(v1::RESULT_ORDER_INPUT);
+  EXPECT_THAT(Stream(by_input).status, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+}
+
+TEST_F(JobServiceTest, CutsBatchesByBytes) {
+  v1::StreamResultsRequest request;
+  request.set_name(WaitForEnd(Submit(TokenJob(50)).name()).name());
+  request.set_max_batch_bytes(1);
+  const ResultsRead read = Stream(request);
+  EXPECT_THAT(read.results, SizeIs(50));
+  EXPECT_GE(read.num_batches, 50);
+}
+
+TEST_F(JobServiceTest, EndsAStreamThatDoesNotFollowWithTheStateNow) {
+  control_.HoldSweeps();
+  const std::string name = Submit(TokenJob(3)).name();
+  control_.WaitForHeldSweep();
+  const ResultsRead read = Stream(name, 0, false);
+  EXPECT_TRUE(read.status.ok());
+  EXPECT_THAT(read.results, IsEmpty());
+  ASSERT_TRUE(read.ended);
+  EXPECT_EQ(read.end.state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(JobServiceTest, SurvivesReadersThatLeave) {
+  control_.HoldSweeps();
+  const std::string name = Submit(TokenJob(3)).name();
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    v1::StreamResultsRequest request;
+    request.set_name(name);
+    request.set_follow(true);
+    const auto reader = jobs_->StreamResults(&context, request);
+    reader->WaitForInitialMetadata();
+    context.TryCancel();
+    v1::ResultBatch batch;
+    while (reader->Read(&batch)) {
+    }
+    EXPECT_EQ(reader->Finish().error_code(), StatusCode::CANCELLED);
+  }
+  control_.ReleaseSweeps();
+  EXPECT_EQ(WaitForEnd(name).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobServiceTest, NamesWhatIsNotInThisVersion) {
+  grpc::ClientContext pause_context;
+  v1::PauseJobRequest pause;
+  v1::Job job;
+  const grpc::Status paused = jobs_->PauseJob(&pause_context, pause, &job);
+  EXPECT_THAT(paused, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+  EXPECT_EQ(DetailsOf(paused).metadata["feature"], "PauseJob");
+  grpc::ClientContext delete_context;
+  v1::DeleteJobRequest remove;
+  google::protobuf::Empty empty;
+  EXPECT_THAT(jobs_->DeleteJob(&delete_context, remove, &empty),
+              Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+}
+
+}  // namespace
+}  // namespace nightshift

@@ -1,0 +1,197 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "tests/server/rpc/service_world.h"
+
+namespace nightshift {
+namespace {
+
+using ::grpc::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+using Parts = std::vector<v1::SubmitJobStreamRequest>;
+
+std::string Rows(int count) {
+  std::string input;
+  for (int i = 0; i < count; ++i) {
+    input += absl::StrCat("{\"id\": \"r", i, "\", \"prompt\": [20, 21, ", 30 + i % 200, "]}\n");
+  }
+  return input;
+}
+
+class UploadTest : public ServiceWorld {
+ protected:
+  grpc::Status UploadBent(const std::function<void(Parts&)>& bend,
+                          const std::string& input = Rows(10)) {
+    Parts parts = UploadParts(input);
+    bend(parts);
+    v1::Job job;
+    const grpc::Status status = Upload(parts, job);
+    EXPECT_THAT(List({}).jobs(), IsEmpty());
+    return status;
+  }
+  size_t NumUploadFiles() const {
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& file :
+         std::filesystem::directory_iterator(options_.state_directory + "/uploads")) {
+      ++count;
+    }
+    return count;
+  }
+};
+
+TEST_F(UploadTest, RunsAnInputThatComesInChunks) {
+  const v1::Job job = Upload(Rows(300));
+  EXPECT_EQ(job.counts().total(), 300);
+  const ResultsRead read = Stream(job.name());
+  EXPECT_THAT(read.results, SizeIs(300));
+  EXPECT_EQ(read.end.counts().succeeded(), 300);
+  EXPECT_EQ(NumUploadFiles(), 0);
+}
+
+TEST_F(UploadTest, TellsLinesInResults) {
+  const v1::Job job = Upload("\xEF\xBB\xBF\n\n{\"prompt\": [20]}\r\n\n{\"prompt\": [21]}");
+  const ResultsRead read = Stream(job.name());
+  ASSERT_THAT(read.results, SizeIs(2));
+  EXPECT_EQ(read.results[0].line() + read.results[1].line(), 3 + 5);
+}
+
+TEST_F(UploadTest, AnswersEachBadLineAndRunsTheOthers) {
+  const v1::Job job = Upload(
+      "{\"id\": \"good\", \"prompt\": [20]}\n"
+      "not json\n"
+      "{\"id\": \"bad-utf8\", \"prompt\": \"\xFF\"}\n"
+      "{\"id\": \"tools\", \"prompt\": [20], \"tools\": [1]}\n"
+      "{\"id\": \"good\", \"prompt\": [21]}\n"
+      "{\"id\": \"model\", \"prompt\": [20], \"model\": \"other\"}\n"
+      "{\"id\": \"good-2\", \"prompt\": [20], \"model\": \"llama\"}\n");
+  EXPECT_EQ(job.counts().total(), 7);
+  EXPECT_EQ(job.counts().failed(), 5);
+  const ResultsRead read = Stream(job.name());
+  EXPECT_EQ(read.end.counts().succeeded(), 2);
+  std::map<int64_t, std::string> errors;  // by line
+  for (const v1::Result& result : read.results) {
+    EXPECT_EQ(result.form(), v1::REQUEST_FORM_PLAIN);
+    if (result.has_error()) {
+      errors[result.line()] = result.error().message();
+    }
+  }
+  EXPECT_THAT(errors[2], HasSubstr("not one JSON value at byte"));
+  EXPECT_THAT(errors[3], HasSubstr("invalid UTF-8 at byte"));
+  EXPECT_THAT(errors[4], HasSubstr("tools"));
+  EXPECT_THAT(errors[5], HasSubstr("custom_id of line 5 was used before in line 1"));
+  EXPECT_THAT(errors[6], HasSubstr("the job's model is llama"));
+}
+
+TEST_F(UploadTest, RefusesAChunkAtAnotherOffset) {
+  const grpc::Status status =
+      UploadBent([](Parts& parts) { parts[2].mutable_chunk()->set_offset(1); });
+  EXPECT_THAT(status, Refuses(StatusCode::FAILED_PRECONDITION, "UPLOAD_OFFSET_MISMATCH"));
+  EXPECT_EQ(DetailsOf(status).metadata["committedSize"], "64");
+}
+
+TEST_F(UploadTest, RefusesAChunkWithAnotherChecksum) {
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts[1].mutable_chunk()->set_crc32c(1); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "CHECKSUM_MISMATCH"));
+}
+
+TEST_F(UploadTest, RefusesAnInputWithAnotherDigestOrSize) {
+  EXPECT_THAT(UploadBent([](Parts& parts) {
+                parts.back().mutable_finish()->set_sha256(std::string(32, 'x'));
+              }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "CHECKSUM_MISMATCH"));
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts.back().mutable_finish()->set_total_bytes(1); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "CHECKSUM_MISMATCH"));
+}
+
+TEST_F(UploadTest, KeepsNothingOfAnUploadWithoutFinish) {
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts.pop_back(); }),
+              Refuses(StatusCode::ABORTED, "UPLOAD_INCOMPLETE"));
+  Restart();
+  EXPECT_EQ(NumUploadFiles(), 0);
+}
+
+TEST_F(UploadTest, WantsPartsInOrder) {
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts.erase(parts.begin()); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts.insert(parts.begin(), parts[0]); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts[1].clear_part(); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+}
+
+TEST_F(UploadTest, ChecksTheHeader) {
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts[0].mutable_header()->clear_request_id(); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts[0].mutable_header()->clear_format(); }),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(UploadBent([](Parts& parts) { parts[0].mutable_header()->set_resume_offset(5); }),
+              Refuses(StatusCode::FAILED_PRECONDITION, "UPLOAD_OFFSET_MISMATCH"));
+  EXPECT_THAT(UploadBent([](Parts& parts) {
+                parts[0].mutable_header()->mutable_spec()->set_model("gpt-9");
+              }),
+              Refuses(StatusCode::NOT_FOUND, "MODEL_NOT_FOUND"));
+}
+
+TEST_F(UploadTest, RefusesInputsWithoutRowsOrInAnotherEncoding) {
+  for (const std::string& input :
+       {std::string("\n \n\r\n"), std::string("\xFF\xFE{\0}\0", 6), std::string()}) {
+    EXPECT_THAT(UploadBent([](Parts&) {}, input),
+                Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+  }
+}
+
+TEST_F(UploadTest, RefusesTheFileForABadLineWhenAsked) {
+  const grpc::Status status = UploadBent(
+      [](Parts& parts) {
+        parts[0].mutable_header()->mutable_spec()->set_on_invalid_line(
+            v1::ON_INVALID_LINE_REJECT_JOB);
+      },
+      "{\"prompt\": [1]}\n\noops\n{\"id\": \"a\"}\n");
+  EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+  EXPECT_THAT(DetailsOf(status).violations, ElementsAre("line 3", "line 4"));
+}
+
+TEST_F(UploadTest, GivesTheStoredJobForTheSameUploadAgain) {
+  const Parts parts = UploadParts(Rows(5));
+  v1::Job first;
+  v1::Job again;
+  ASSERT_TRUE(Upload(parts, first).ok());
+  ASSERT_TRUE(Upload(parts, again).ok());
+  EXPECT_EQ(first.name(), again.name());
+  EXPECT_THAT(List({}).jobs(), SizeIs(1));
+  Parts other = UploadParts(Rows(6));
+  other[0].mutable_header()->set_request_id(parts[0].header().request_id());
+  EXPECT_THAT(Upload(other, again), Refuses(StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED"));
+}
+
+TEST_F(UploadTest, AcceptsInputsOfProtoMessages) {
+  std::string input;
+  for (const v1::InferenceRequest& row : TokenJob(3).requests()) {
+    input.push_back(static_cast<char>(row.ByteSizeLong()));
+    input += row.SerializeAsString();
+  }
+  Parts parts = UploadParts(input);
+  parts[0].mutable_header()->set_format(v1::INPUT_FORMAT_PROTO);
+  v1::Job job;
+  ASSERT_TRUE(Upload(parts, job).ok());
+  EXPECT_EQ(Stream(job.name()).end.counts().succeeded(), 3);
+}
+
+TEST_F(UploadTest, RunsJobsOfManyRowsWithinTheirOrder) {
+  const v1::Job job = Upload(Rows(10'000));  // more than one store write
+  EXPECT_EQ(job.counts().total(), 10'000);
+  const ResultsRead read = Stream(job.name());
+  EXPECT_THAT(read.results, SizeIs(10'000));
+  EXPECT_EQ(read.end.counts().succeeded(), 10'000);
+}
+
+}  // namespace
+}  // namespace nightshift
