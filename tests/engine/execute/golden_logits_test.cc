@@ -122,7 +122,10 @@ TEST_P(GoldenLogitsTest, Bf16ChoosesTheSameTokenWhereTheMarginAllows) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GoldenLogitsTest,
                          testing::Values("opt", "opt_postnorm", "llama", "llama3_rope",
-                                         "llama_linear_rope", "llama_tied"));
+                                         "llama_linear_rope", "llama_tied"),
+                         [](const testing::TestParamInfo<const char*>& model) {
+                           return std::string(model.param);
+                         });
 
 TEST(ForwardLogitsTest, PromptChunksAndBatchesDoNotChangeABit) {
   for (const char* model : {"opt_postnorm", "llama"}) {

@@ -16,11 +16,11 @@ namespace nightshift {
 namespace {
 
 constexpr int64_t kBudgetBytes = int64_t{1} << 30;
-// float64 on the same weights is within 5e-5 of the golden logits. Our f32 sums have up to 1536
-// terms in 30 layers; their rounding grows with the root of that, some 1e-4 on logits of size 20.
-constexpr double kTolerance = 1e-3;
+// float64 on the same weights is within 5e-5 of the golden logits. Ours are f32 sums of up to 1536
+// terms in another order over 30 layers, of the same size of error (4e-5 measured on logprobs).
+constexpr double kTolerance = 3e-4;
 // Below this margin the two best logits may change places within the tolerance of both.
-constexpr double kF32Margin = 2e-3;
+constexpr double kF32Margin = 2 * kTolerance;
 // transformers in bfloat16 moves single margins by up to 0.57.
 constexpr double kBf16Margin = 0.6;
 
@@ -107,7 +107,7 @@ TEST(SmolLm2Test, GreedyContinuationsAreEqualInF32WithinTheMemoryBudget) {
       EXPECT_EQ(outcome.kept_tokens, static_cast<int64_t>(golden.size()) - 1);
     }
   }
-  EXPECT_GT(compared, 550U);
+  EXPECT_GT(compared, 600U);
 #ifndef __SANITIZE_ADDRESS__
   EXPECT_LT(ResidentBytes() - before, kBudgetBytes + (int64_t{100} << 20));
 #endif
@@ -145,7 +145,6 @@ TEST(SmolLm2Test, LogprobsOfTextsAgreeInF32) {
     }
     EXPECT_LT(worst_logit, kTolerance) << name;
     EXPECT_LT(worst_logprob, kTolerance) << name;
-    RecordProperty(name + "_worst_logprob", std::to_string(worst_logprob));
   }
 }
 
