@@ -18,9 +18,9 @@ struct ChatTemplateLimits {
   int64_t max_steps = 1'000'000;  // evaluated nodes and visited elements
   int64_t max_depth = 64;         // nesting of statements, and of expressions
   int64_t max_output_bytes = 32 << 20;
-  // Text that operations read or make, which also bounds memory: a message passes through a
-  // template some ten times.
-  int64_t max_work_bytes = int64_t{1} << 30;
+  // Text that operations read or make, which also bounds memory: published templates pass over a
+  // message some ten times.
+  int64_t max_work_bytes = 256 << 20;
   int64_t max_source_bytes = 1 << 20;
 };
 

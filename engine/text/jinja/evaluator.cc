@@ -140,7 +140,6 @@ absl::StatusOr<JinjaEvaluator::Flow> JinjaEvaluator::RunFor(const JinjaStatement
   }
   auto loop = std::make_shared<JinjaLoop>();
   loop->items = std::make_shared<const JinjaValue>(std::move(items));
-  loop->depth = ++loop_depth_;
   for (const JinjaValue& item : loop->items->items()) {
     RETURN_IF_ERROR(At(statement.place, budget_.SpendSteps(1)));
     scopes_.emplace_back();
@@ -151,7 +150,6 @@ absl::StatusOr<JinjaEvaluator::Flow> JinjaEvaluator::RunFor(const JinjaStatement
     ++loop->index;
     if (flow == Flow::kBreak) break;
   }
-  --loop_depth_;
   return Flow::kNext;
 }
 

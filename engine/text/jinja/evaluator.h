@@ -70,7 +70,6 @@ class JinjaEvaluator {
   std::vector<std::unique_ptr<JinjaNamespace>> namespaces_;
   JinjaContext context_;
   std::vector<Scope> scopes_;
-  int loop_depth_ = 0;
   OriginText output_;
 };
 

@@ -128,18 +128,18 @@ absl::StatusOr<JinjaValue> FloatArithmetic(JinjaOperator op, double left, double
 
 // text * count and list * count.
 absl::StatusOr<JinjaValue> Repeat(const JinjaValue& value, int64_t count, JinjaBudget& budget) {
-  const auto times = static_cast<size_t>(std::max<int64_t>(count, 0));
-  RETURN_IF_ERROR(budget.SpendSteps(times));
+  // Nothing, however often, is paid for by nobody.
+  if (!value.IsTrue()) count = 0;
   if (value.Is(Kind::kText)) {
     OriginText repeated;
-    for (size_t i = 0; i < times; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       RETURN_IF_ERROR(budget.SpendBytes(value.text().size()));
       repeated.Append(value.text());
     }
     return JinjaValue::Text(std::move(repeated));
   }
   std::vector<JinjaValue> repeated;
-  for (size_t i = 0; i < times; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     RETURN_IF_ERROR(budget.SpendSteps(value.items().size()));
     repeated.insert(repeated.end(), value.items().begin(), value.items().end());
   }
@@ -254,8 +254,9 @@ JinjaValue LoopAttribute(const JinjaLoop& loop, absl::string_view name) {
   if (name == "first") return JinjaValue::Bool(index == 0);
   if (name == "last") return JinjaValue::Bool(index + 1 == length);
   if (name == "length") return JinjaValue::Integer(length);
-  if (name == "depth") return JinjaValue::Integer(loop.depth);
-  if (name == "depth0") return JinjaValue::Integer(loop.depth - 1);
+  // Counted by recursive loops only, which are not supported.
+  if (name == "depth") return JinjaValue::Integer(1);
+  if (name == "depth0") return JinjaValue::Integer(0);
   if (name == "previtem" && index > 0) return items[loop.index - 1];
   if (name == "nextitem" && index + 1 < length) return items[loop.index + 1];
   return JinjaValue::Undefined(absl::StrCat("loop has no ", name));

@@ -133,7 +133,6 @@ struct JinjaNamespace {
 struct JinjaLoop {
   std::shared_ptr<const JinjaValue> items;  // a list; shared with the loop that runs over it
   size_t index = 0;
-  int depth = 1;  // loops around each other
 };
 
 }  // namespace nightshift
