@@ -53,7 +53,7 @@ struct RequestPreparerOptions {
   std::function<void()> on_ready;  // called by the pool after each row; short, must not block
 };
 
-// A pool of threads at idle priority: the engine's threads go first. Thread-safe.
+// A pool of threads at low priority: the engine's threads go first. Thread-safe.
 class RequestPreparer {
  public:
   explicit RequestPreparer(RequestPreparerOptions options);

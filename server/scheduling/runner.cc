@@ -444,7 +444,7 @@ void Runner::Loop::ClaimAhead() {
     return;
   }
   const int64_t free_places = FreePlaces();
-  if (free_places < std::min(kLeastClaimRows, options_.max_ready_requests)) {
+  if (free_places < std::clamp<int64_t>(options_.max_ready_requests / 4, 1, kLeastClaimRows)) {
     return;
   }
   for (const ActiveJob& job : jobs_) {
