@@ -13,6 +13,14 @@
 namespace nightshift {
 namespace {
 
+// The symbols that Unicode counts as alphabetic: letters in circles and squares.
+bool IsEnclosedLetter(char32_t character) {
+  return (character >= 0x24B6 && character <= 0x24E9) ||
+         (character >= 0x1F130 && character <= 0x1F149) ||
+         (character >= 0x1F150 && character <= 0x1F169) ||
+         (character >= 0x1F170 && character <= 0x1F189);
+}
+
 // `\w` of the Rust regex that Hugging Face uses: letters, marks, digits, connectors, joiners.
 bool IsWordCharacter(char32_t character) {
   switch (utf8proc_category(static_cast<int32_t>(character))) {
@@ -29,7 +37,7 @@ bool IsWordCharacter(char32_t character) {
     case UTF8PROC_CATEGORY_PC:
       return true;
     default:
-      return character == 0x200C || character == 0x200D;
+      return character == 0x200C || character == 0x200D || IsEnclosedLetter(character);
   }
 }
 

@@ -18,6 +18,8 @@ using Kind = JinjaValue::Kind;
 
 // Elements of a list for one step: copying one is far cheaper than evaluating a node.
 constexpr size_t kElementsPerStep = 16;
+// What one append costs beside its bytes.
+constexpr size_t kBytesPerAppend = 32;
 
 absl::Status SpendElements(size_t count, JinjaBudget& budget) {
   return budget.SpendSteps(1 + count / kElementsPerStep);
@@ -133,7 +135,7 @@ absl::StatusOr<JinjaValue> Repeat(const JinjaValue& value, int64_t count, JinjaB
   if (value.Is(Kind::kText)) {
     OriginText repeated;
     for (int64_t i = 0; i < count; ++i) {
-      RETURN_IF_ERROR(budget.SpendBytes(value.text().size()));
+      RETURN_IF_ERROR(budget.SpendBytes(value.text().size() + kBytesPerAppend));
       repeated.Append(value.text());
     }
     return JinjaValue::Text(std::move(repeated));
