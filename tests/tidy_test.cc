@@ -59,7 +59,7 @@ std::vector<Rule> LibraryRules() {
       {"openssl/", {"server/security/", "client/", "tests/"}},
       {"sqlite3", {"server/store/", "tests/server/store/"}},
       {"CLI/", {"server/options", "server/tools/", "client/"}},
-      {"systemd/", {"server/main"}},
+      {"systemd/", {"server/daemon"}},
       {"hwy/", {"kernels/cpu/", "tests/kernels/"}},
       {"oneapi/", {"kernels/cpu/"}},
       {"dnnl", {"kernels/cpu/"}},
