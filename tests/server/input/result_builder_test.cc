@@ -1,0 +1,66 @@
+#include "server/input/result_builder.h"
+
+#include <gtest/gtest.h>
+
+#include "server/input/rpc_error.h"
+
+namespace nightshift {
+namespace {
+
+v1::Result Parse(const std::string& body) {
+  v1::Result result;
+  EXPECT_TRUE(result.ParseFromString(body));
+  return result;
+}
+
+const ResultHeader kHeader = {
+    .index = 4, .line = 5, .custom_id = "x", .form = v1::REQUEST_FORM_OPENAI_CHAT};
+
+TEST(ResultBuilderTest, BuildsACompletion) {
+  CompletionOutcome outcome;
+  outcome.text = "text";
+  outcome.kept = {{.token = 7, .logprob = -0.5F, .top = {{.token = 8, .logprob = -1.5F}}}};
+  outcome.want_logprobs = true;
+  outcome.finish_reason = FinishReason::kStop;
+  outcome.stop_reason = "END";
+  outcome.output_tokens = 2;
+  outcome.seed = 9;
+  const v1::Result result = Parse(BuildCompletionResult(kHeader, outcome, nullptr));
+  EXPECT_EQ(result.seq(), 0);
+  EXPECT_EQ(result.index(), 4);
+  EXPECT_EQ(result.line(), 5);
+  EXPECT_EQ(result.custom_id(), "x");
+  EXPECT_EQ(result.form(), v1::REQUEST_FORM_OPENAI_CHAT);
+  const v1::Completion& completion = result.completion();
+  EXPECT_EQ(completion.text(), "text");
+  EXPECT_EQ(completion.token_ids(0), 7);
+  EXPECT_EQ(completion.logprobs(0).top(0).logprob(), -1.5F);
+  EXPECT_EQ(completion.finish_reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(completion.stop_reason(), "END");
+  EXPECT_EQ(completion.usage().output_tokens(), 2);
+  EXPECT_EQ(completion.seed(), 9U);
+}
+
+TEST(ResultBuilderTest, LeavesLogprobsOutUnlessAsked) {
+  CompletionOutcome outcome;
+  outcome.kept = {{.token = 7, .top = {}}};
+  const v1::Result result = Parse(BuildCompletionResult(kHeader, outcome, nullptr));
+  EXPECT_EQ(result.completion().token_ids_size(), 1);
+  EXPECT_EQ(result.completion().logprobs_size(), 0);
+}
+
+TEST(ResultBuilderTest, AnIdThatIsNotUtf8DoesNotMakeTheRecordUnreadable) {
+  ResultHeader header = kHeader;
+  header.custom_id = "a\xFF";
+  EXPECT_EQ(Parse(BuildErrorResult(header, absl::InternalError(""))).custom_id(), "a?");
+}
+
+TEST(ResultBuilderTest, BuildsAnErrorWithItsDetails) {
+  const v1::Result result = Parse(BuildErrorResult(
+      kHeader, MakeError(absl::StatusCode::kInvalidArgument, reason::kInputMalformed, "line 5")));
+  EXPECT_EQ(result.error().code(), 3);
+  EXPECT_EQ(result.error().details_size(), 1);
+}
+
+}  // namespace
+}  // namespace nightshift
