@@ -243,16 +243,15 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
   const absl::Status status =
       scan.ForEachBatch(kRowsPerWrite, [&](const std::vector<NewRow>& rows) -> absl::Status {
         const bool last = inserted + static_cast<int64_t>(rows.size()) == scan.num_rows();
-        const bool opens = first;
-        RETURN_IF_ERROR(context_.store.WriteAndWait(
-            last ? record.id : "", [&](JobStore& store) -> absl::Status {
-              if (opens) {
-                RETURN_IF_ERROR(store.InsertJob(record));
-              }
-              RETURN_IF_ERROR(store.InsertRows(record.id, rows));
-              return last ? store.FinishReceiving(record.id, context_.clock.WallMicros())
-                          : absl::OkStatus();
-            }));
+        const auto insert = [&, opens = first](JobStore& store) -> absl::Status {
+          if (opens) {
+            RETURN_IF_ERROR(store.InsertJob(record));
+          }
+          RETURN_IF_ERROR(store.InsertRows(record.id, rows));
+          return last ? store.FinishReceiving(record.id, context_.clock.WallMicros())
+                      : absl::OkStatus();
+        };
+        RETURN_IF_ERROR(context_.store.WriteAndWait(last ? record.id : "", insert));
         first = false;
         inserted += static_cast<int64_t>(rows.size());
         return context_.calls.draining() && !last ? Draining() : absl::OkStatus();

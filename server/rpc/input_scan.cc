@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 
@@ -157,10 +158,9 @@ absl::Status InputScan::Rejection() const {
 
 absl::StatusOr<InputScan::Record> InputScan::ReadRecord(int64_t index) {
   constexpr auto kRecordBytes = static_cast<int64_t>(sizeof(Record));
-  ASSIGN_OR_RETURN(const std::string bytes,
-                   ReadAt(records_->fd(), index * kRecordBytes, kRecordBytes, "scratch file"));
   Record record;
-  std::memcpy(&record, bytes.data(), sizeof(record));
+  RETURN_IF_ERROR(ReadInto(records_->fd(), index * kRecordBytes,
+                           std::as_writable_bytes(std::span(&record, 1)), "scratch file"));
   return record;
 }
 

@@ -34,7 +34,7 @@ absl::StatusOr<PagePosition> PageTokens::Read(absl::string_view list,
   constexpr size_t kMaxTokenBytes = 1024;
   std::string bytes;
   if (token.size() > kMaxTokenBytes || !absl::WebSafeBase64Unescape(token, &bytes) ||
-      bytes.size() < kSignatureBytes) {
+      bytes.size() < kSignatureBytes || absl::WebSafeBase64Escape(bytes) != token) {
     return InvalidToken();
   }
   const std::string payload = bytes.substr(kSignatureBytes);

@@ -39,22 +39,27 @@ absl::Status WriteAt(int fd, int64_t offset, absl::string_view bytes, absl::stri
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadAt(int fd, int64_t offset, int64_t size, absl::string_view what) {
-  std::string bytes(static_cast<size_t>(size), '\0');
-  int64_t read = 0;
-  while (read < size) {
-    const ssize_t count =
-        ::pread(fd, bytes.data() + read, static_cast<size_t>(size - read), offset + read);
+absl::Status ReadInto(int fd, int64_t offset, std::span<std::byte> target, absl::string_view what) {
+  while (!target.empty()) {
+    const ssize_t count = ::pread(fd, target.data(), target.size(), offset);
     if (count < 0 && errno != EINTR) {
-      return FileError(absl::StrCat("read ", what, " at offset ", offset + read));
+      return FileError(absl::StrCat("read ", what, " at offset ", offset));
     }
     if (count == 0) {
-      return absl::InternalError(absl::StrCat("read ", what, " at offset ", offset + read,
-                                              ": it ends there, wanted ", size, " bytes from ",
-                                              offset));
+      return absl::InternalError(absl::StrCat("read ", what, " at offset ", offset,
+                                              ": it ends there, wanted ", target.size(),
+                                              " more bytes"));
     }
-    read += std::max<ssize_t>(count, 0);
+    const int64_t read = std::max<ssize_t>(count, 0);
+    target = target.subspan(static_cast<size_t>(read));
+    offset += read;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadAt(int fd, int64_t offset, int64_t size, absl::string_view what) {
+  std::string bytes(static_cast<size_t>(size), '\0');
+  RETURN_IF_ERROR(ReadInto(fd, offset, std::as_writable_bytes(std::span(bytes)), what));
   return bytes;
 }
 

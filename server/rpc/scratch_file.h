@@ -2,8 +2,10 @@
 // owner.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,7 +20,9 @@ absl::Status FileError(absl::string_view tried);
 
 // Writes all bytes at an offset. Errors: FileError.
 absl::Status WriteAt(int fd, int64_t offset, absl::string_view bytes, absl::string_view what);
-// Reads exactly size bytes at an offset. Errors: INTERNAL, also when the file is shorter.
+// Fills the whole target from an offset. Errors: INTERNAL, also when the file is shorter.
+absl::Status ReadInto(int fd, int64_t offset, std::span<std::byte> target, absl::string_view what);
+// Reads exactly size bytes at an offset. Errors: as ReadInto.
 absl::StatusOr<std::string> ReadAt(int fd, int64_t offset, int64_t size, absl::string_view what);
 
 // One thread.
