@@ -76,7 +76,7 @@ absl::StatusOr<Response> Client::Call(absl::string_view attempted, absl::Duratio
   }
 }
 
-absl::StatusOr<v1::Job> Client::Submit(const Submission& submission, const InputFile& input) {
+absl::StatusOr<v1::Job> Client::Submit(const SubmitOptions& submission, const InputFile& input) {
   Retries retries(options_.retry, options_.keep_waiting);
   while (true) {
     absl::StatusOr<v1::Job> job = UploadInput(*jobs_, submission, input, options_.keep_waiting);

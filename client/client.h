@@ -54,7 +54,7 @@ class Client {
   // Uploads `input` in chunks of 256 KiB with CRC32C and sha256; returns when the job is durable.
   // Repeats the upload after transient errors: the request_id makes that safe.
   // INVALID_ARGUMENT also when the file changed since it was opened.
-  absl::StatusOr<v1::Job> Submit(const Submission& submission, const InputFile& input);
+  absl::StatusOr<v1::Job> Submit(const SubmitOptions& submission, const InputFile& input);
 
   absl::StatusOr<v1::Job> GetJob(const std::string& name);
   // For displays: one attempt, at most 2 s.

@@ -62,19 +62,19 @@ absl::StatusOr<FileDescriptor> CopyToUnnamedFile(int source, const std::string& 
 
 }  // namespace
 
-Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
+ContentHash::ContentHash() : context_(EVP_MD_CTX_new()) {
   CHECK(EVP_DigestInit_ex(AsContext(context_), EVP_sha256(), nullptr) == 1);
 }
 
-Sha256::~Sha256() {
+ContentHash::~ContentHash() {
   EVP_MD_CTX_free(AsContext(context_));
 }
 
-void Sha256::Update(absl::string_view bytes) {
+void ContentHash::Update(absl::string_view bytes) {
   CHECK(EVP_DigestUpdate(AsContext(context_), bytes.data(), bytes.size()) == 1);
 }
 
-std::string Sha256::Finish() {
+std::string ContentHash::Finish() {
   std::string digest(32, '\0');
   auto* target = reinterpret_cast<unsigned char*>(digest.data());
   CHECK(EVP_DigestFinal_ex(AsContext(context_), target, nullptr) == 1);
@@ -101,7 +101,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
 }
 
 absl::Status InputFile::Measure() {
-  Sha256 sum;
+  ContentHash sum;
   while (true) {
     ASSIGN_OR_RETURN(const std::string bytes, ReadAt(size_bytes_, kReadBytes));
     if (bytes.empty()) {

@@ -12,13 +12,13 @@
 
 namespace nightshift {
 
-// Incremental sha256.
-class Sha256 {
+// Incremental sha256 of a content that comes in pieces.
+class ContentHash {
  public:
-  Sha256();
-  ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
+  ContentHash();
+  ~ContentHash();
+  ContentHash(const ContentHash&) = delete;
+  ContentHash& operator=(const ContentHash&) = delete;
   void Update(absl::string_view bytes);
   // The 32 bytes; ends the sum.
   std::string Finish();

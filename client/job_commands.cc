@@ -76,7 +76,7 @@ absl::StatusOr<ExitCode> Submit(Session& session) {
   const CommandLine& line = session.line();
   ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(line.input));
   RETURN_IF_ERROR(session.Connect(kLongPatience));
-  ASSIGN_OR_RETURN(const v1::Job job, SubmitAndTell(session, SubmissionOf(line, input), input));
+  ASSIGN_OR_RETURN(const v1::Job job, SubmitAndTell(session, SubmitOptionsOf(line, input), input));
   if (line.validate_only) {
     return ReportValidation(session, job, input.name());
   }

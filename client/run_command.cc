@@ -105,7 +105,7 @@ class Run {
 
   // Finds the job that an earlier run of this command was following, or submits.
   absl::Status Attach() {
-    Submission submission = SubmissionOf(line_, *input_);
+    SubmitOptions submission = SubmitOptionsOf(line_, *input_);
     RETURN_IF_ERROR(FindEarlierJob(submission.request_id));
     if (job_.name().empty()) {
       ASSIGN_OR_RETURN(job_, SubmitAndTell(session_, submission, *input_));

@@ -46,8 +46,8 @@ bool WasThereBefore(const v1::Job& job, absl::Time submitted) {
 
 }  // namespace
 
-Submission SubmissionOf(const CommandLine& line, const InputFile& input) {
-  Submission submission;
+SubmitOptions SubmitOptionsOf(const CommandLine& line, const InputFile& input) {
+  SubmitOptions submission;
   submission.job_id = line.job_id;
   submission.spec = line.spec;
   submission.spec.set_model(ModelName(line.model));
@@ -57,7 +57,7 @@ Submission SubmissionOf(const CommandLine& line, const InputFile& input) {
   return submission;
 }
 
-absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const Submission& submission,
+absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const SubmitOptions& submission,
                                       const InputFile& input) {
   const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const v1::Job job, session.client().Submit(submission, input));

@@ -12,10 +12,10 @@ namespace nightshift {
 
 // The model is the name that a daemon gives it: of the path of a pack, the last part. The
 // request_id comes from input, spec and run key. Pure.
-Submission SubmissionOf(const CommandLine& line, const InputFile& input);
+SubmitOptions SubmitOptionsOf(const CommandLine& line, const InputFile& input);
 
 // Submits and says what became of it: a new job, or one that was there already.
-absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const Submission& submission,
+absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const SubmitOptions& submission,
                                       const InputFile& input);
 
 }  // namespace nightshift

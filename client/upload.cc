@@ -30,7 +30,7 @@ absl::Time UploadDeadline(const InputFile& input) {
   return absl::Now() + kUploadSlack + absl::Seconds(input.size_bytes() / kSlowestBytesPerSecond);
 }
 
-v1::SubmitJobStreamRequest HeaderOf(const Submission& submission) {
+v1::SubmitJobStreamRequest HeaderOf(const SubmitOptions& submission) {
   v1::SubmitJobStreamRequest request;
   v1::SubmitJobStreamRequest::Header& header = *request.mutable_header();
   header.set_job_id(submission.job_id);
@@ -117,12 +117,12 @@ class UploadStream {
 
 }  // namespace
 
-absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const Submission& submission,
+absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const SubmitOptions& submission,
                                     const InputFile& input,
                                     const std::function<bool()>& keep_waiting) {
   UploadStream stream(stub, input, keep_waiting);
   bool open = stream.Write(HeaderOf(submission));
-  Sha256 sum;
+  ContentHash sum;
   for (int64_t offset = 0; open && offset < input.size_bytes();) {
     absl::StatusOr<std::string> bytes =
         input.ReadAt(offset, std::min(kChunkBytes, input.size_bytes() - offset));

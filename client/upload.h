@@ -12,7 +12,7 @@
 
 namespace nightshift {
 
-struct Submission {
+struct SubmitOptions {
   std::string job_id;      // optional
   std::string request_id;  // UUID: the same one never makes a second job
   v1::JobSpec spec;
@@ -23,7 +23,7 @@ struct Submission {
 // that it has already, a refusal).
 // Errors: the server's; INVALID_ARGUMENT when the file changed since it was opened; CANCELLED by
 // keep_waiting.
-absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const Submission& submission,
+absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const SubmitOptions& submission,
                                     const InputFile& input,
                                     const std::function<bool()>& keep_waiting);
 

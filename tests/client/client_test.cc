@@ -57,8 +57,8 @@ class ClientTest : public testing::Test {
     return *std::move(input);
   }
 
-  static Submission WithId(const std::string& request_id) {
-    Submission submission;
+  static SubmitOptions WithId(const std::string& request_id) {
+    SubmitOptions submission;
     submission.request_id = request_id;
     return submission;
   }
