@@ -74,6 +74,8 @@ void ResultsCall::Start() {
     MutexLock lock(state_mutex_);
     last_write_us_ = rpc_.clock.MonotonicMicros();
   }
+  // The client learns at once that the stream is open, however long the first result takes.
+  Operate([this] { StartSendInitialMetadata(); });
   SetAlarm();
   Wake();
 }

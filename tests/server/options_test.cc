@@ -1,12 +1,12 @@
 #include "server/options.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include "server/memory_limit.h"
 #include "tests/support/status_matchers.h"
@@ -84,14 +84,14 @@ TEST_F(OptionsTest, RefusesUnknownFlagsAndKeys) {
 }
 
 TEST_F(OptionsTest, RefusesValuesOutOfRange) {
-  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
-           {"--threads", "-1"},
-           {"--threads", "many"},
-           {"--memory-budget", "4 apples"},
-           {"--memory-budget", "1k"},
-           {"--compute-type", "f64"},
-           {"--drain-timeout", "0"},
-           {"--max-block-requests", "0"}}) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--threads", "-1"},
+                                             {"--threads", "many"},
+                                             {"--memory-budget", "4 apples"},
+                                             {"--memory-budget", "1k"},
+                                             {"--compute-type", "f64"},
+                                             {"--drain-timeout", "0"},
+                                             {"--max-block-requests", "0"}}) {
     const auto line = Read(flags);
     EXPECT_THAT(line, StatusIs(absl::StatusCode::kInvalidArgument, flags[0])) << flags[1];
   }

@@ -1,14 +1,15 @@
 // What acceptance is made of: specs, page tokens and the pass over an input.
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
+
 #include "server/rpc/input_scan.h"
 #include "server/rpc/job_spec.h"
 #include "server/rpc/page_token.h"
@@ -39,8 +40,8 @@ TEST(JobSpecTest, KeepsWhatTheCallerSaid) {
 TEST(JobSpecTest, RefusesNumbersThatAreNone) {
   v1::JobSpec spec;
   spec.mutable_sampling()->set_temperature(std::nan(""));
-  EXPECT_THAT(CheckSpec(spec), StatusIs(absl::StatusCode::kInvalidArgument,
-                                        "spec.sampling.temperature"));
+  EXPECT_THAT(CheckSpec(spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, "spec.sampling.temperature"));
 }
 
 TEST(JobSpecTest, BoundsLabels) {
@@ -147,7 +148,8 @@ TEST_F(InputScanTest, GivesRowsInOrderAndInBatches) {
 }
 
 TEST_F(InputScanTest, LetsTheFirstUseOfAnIdStandEvenIfItsRowIsBad) {
-  ASSERT_OK(Scan("{\"id\":\"a\"}\n{\"id\":\"a\",\"prompt\":\"x\"}\n{\"id\":\"b\",\"prompt\":\"x\"}"));
+  ASSERT_OK(
+      Scan("{\"id\":\"a\"}\n{\"id\":\"a\",\"prompt\":\"x\"}\n{\"id\":\"b\",\"prompt\":\"x\"}"));
   const std::vector<NewRow> rows = Rows(10);
   EXPECT_THAT(ErrorOf(rows[0]), HasSubstr("neither prompt nor messages"));
   EXPECT_EQ(ErrorOf(rows[1]), "custom_id of line 2 was used before in line 1");
@@ -157,9 +159,9 @@ TEST_F(InputScanTest, LetsTheFirstUseOfAnIdStandEvenIfItsRowIsBad) {
 }
 
 TEST_F(InputScanTest, AnswersALineNobodyCanReadInTheFormOfItsNeighbours) {
-  ASSERT_OK(Scan(
-      R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}})"
-      "\noops\n"));
+  ASSERT_OK(
+      Scan(R"({"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}})"
+           "\noops\n"));
   const std::vector<NewRow> rows = Rows(10);
   v1::Result result;
   ASSERT_TRUE(result.ParseFromString(rows[1].error_body.value()));

@@ -1,9 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "tests/server/rpc/service_world.h"
 
@@ -92,8 +92,7 @@ TEST_F(JobServiceTest, ChecksIdsAndFields) {
               ElementsAre("job_id"));
   EXPECT_THAT(violations([](auto& request) { request.set_request_id("7"); }),
               ElementsAre("request_id"));
-  EXPECT_THAT(violations([](auto& request) { request.clear_requests(); }),
-              ElementsAre("requests"));
+  EXPECT_THAT(violations([](auto& request) { request.clear_requests(); }), ElementsAre("requests"));
   EXPECT_THAT(violations([](auto& request) {
                 request.mutable_spec()->mutable_sampling()->set_top_p(1.5);
                 request.mutable_spec()->set_max_attempts(-1);
@@ -200,8 +199,8 @@ TEST_F(JobServiceTest, ListsNewestFirstPageByPage) {
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
-  EXPECT_THAT(names, ElementsAre("jobs/job-4", "jobs/job-3", "jobs/job-2", "jobs/job-1",
-                                 "jobs/job-0"));
+  EXPECT_THAT(names,
+              ElementsAre("jobs/job-4", "jobs/job-3", "jobs/job-2", "jobs/job-1", "jobs/job-0"));
 }
 
 TEST_F(JobServiceTest, RefusesForeignPageTokens) {
@@ -286,17 +285,16 @@ TEST_F(JobServiceTest, CancelsAJobAndAccountsForEveryRow) {
   const ResultsRead read = Stream(submitted.name());
   EXPECT_EQ(read.end.state(), v1::JOB_STATE_CANCELLED);
   EXPECT_THAT(read.results, SizeIs(30));
-  EXPECT_EQ(read.end.counts().succeeded() + read.end.counts().cancelled() +
-                read.end.counts().failed(),
-            30);
+  EXPECT_EQ(
+      read.end.counts().succeeded() + read.end.counts().cancelled() + read.end.counts().failed(),
+      30);
   EXPECT_TRUE(Cancel(submitted.name(), job).ok());
 }
 
 TEST_F(JobServiceTest, RefusesToCancelWhatHasEndedOrChanged) {
   const v1::Job done = WaitForEnd(Submit(TokenJob(1)).name());
   v1::Job job;
-  EXPECT_THAT(Cancel(done.name(), job),
-              Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  EXPECT_THAT(Cancel(done.name(), job), Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
   EXPECT_THAT(Cancel(done.name(), job, "stale"), Refuses(StatusCode::ABORTED, "ETAG_MISMATCH"));
 }
 

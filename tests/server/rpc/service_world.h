@@ -1,10 +1,6 @@
 // ServiceWorld: a whole Server with the fake engine behind a Unix socket, and a client's verbs.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 #include <span>
@@ -12,9 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
 #include "absl/strings/str_cat.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+
 #include "kernels/base/check.h"
 #include "kernels/base/checksum.h"
 #include "server/security/digest.h"
@@ -24,6 +23,8 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_packs.h"
 
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "nightshift/v1/jobs.grpc.pb.h"
 #include "nightshift/v1/server.grpc.pb.h"
 
@@ -96,13 +97,13 @@ class ServiceWorld : public ::testing::Test {
 
   void Start() {
     auto server = Server::Start(
-        options_, {.engine_factory =
-                       [this](const EngineOptions& engine) {
-                         return FakeEngine::Create(engine, fake_engine_, &control_);
-                       },
-                   .on_fatal = [](const absl::Status& status) {
-                     ADD_FAILURE() << "store failed: " << status;
-                   }});
+        options_,
+        {.engine_factory =
+             [this](const EngineOptions& engine) {
+               return FakeEngine::Create(engine, fake_engine_, &control_);
+             },
+         .on_fatal =
+             [](const absl::Status& status) { ADD_FAILURE() << "store failed: " << status; }});
     if (!server.ok()) {
       CheckFailed(__FILE__, __LINE__, "start", server.status().ToString());
     }

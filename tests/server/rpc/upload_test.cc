@@ -1,9 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <functional>
 #include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "tests/server/rpc/service_world.h"
 
@@ -174,7 +174,8 @@ TEST_F(UploadTest, GivesTheStoredJobForTheSameUploadAgain) {
 
 TEST_F(UploadTest, AcceptsInputsOfProtoMessages) {
   std::string input;
-  for (const v1::InferenceRequest& row : TokenJob(3).requests()) {
+  const v1::SubmitJobRequest rows = TokenJob(3);
+  for (const v1::InferenceRequest& row : rows.requests()) {
     input.push_back(static_cast<char>(row.ByteSizeLong()));
     input += row.SerializeAsString();
   }
