@@ -12,7 +12,7 @@
 namespace nightshift {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
 // Sanitizers keep freed memory: they watch the same way with fewer rows.
 constexpr int64_t kRows = 3000;
 constexpr int64_t kMaxGrowthBytes = int64_t{4} << 30;
