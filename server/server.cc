@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   server->runner_ = std::make_unique<Runner>(
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path()),
       *server->store_, *server->catalog_, std::move(parts.engine_factory), server->clock_);
-  RETURN_IF_ERROR(server->Listen(options));
+  RETURN_IF_ERROR(server->Listen(options, parts));
   server->runner_->Start();
   server->listener_->SetServing(true);
   server->listener_->SetEngineServing(true);
@@ -90,7 +90,7 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
   return RecoverState(*store_, *state_);
 }
 
-absl::Status Server::Listen(const Options& options) {
+absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   tasks_ = std::make_unique<TaskPool>(kTaskThreads, kMaxQueuedTasks);
   scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
   context_.reset(new RpcContext{.store = *store_,
@@ -108,6 +108,7 @@ absl::Status Server::Listen(const Options& options) {
                                                             ? v1::COMPUTE_TYPE_CHOICE_F32
                                                             : v1::COMPUTE_TYPE_CHOICE_BF16,
                                 .runner_status = [this] { return runner_->status(); }});
+  context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(
       *context_,
@@ -125,16 +126,20 @@ Server::~Server() {
   }
 }
 
-void Server::Drain() {
+bool Server::Drain() {
   if (drained_) {
-    return;
+    return calls_ended_;
   }
   drained_ = true;
   listener_->SetServing(false);
   listener_->SetEngineServing(false);
   calls_.Drain();
   runner_->Drain();
-  listener_->Stop(patience_us_.load());
+  calls_ended_ = listener_->Stop(patience_us_.load());
+  if (!calls_ended_) {
+    LOG(WARNING) << "calls_cancelled patience_us=" << patience_us_.load();
+  }
+  return calls_ended_;
 }
 
 }  // namespace nightshift

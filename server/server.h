@@ -34,6 +34,8 @@ struct ServerParts {
   // Called once, on a thread of the server, when the store can no longer be trusted to keep what it
   // is given: drain and exit with an error.
   std::function<void(const absl::Status&)> on_fatal;
+  // Between signs of life on a stream of results that has nothing to send.
+  int64_t heartbeat_interval_us = 15'000'000;
 };
 
 // Methods are for one thread, but Drain may run on another while Hurry comes.
@@ -48,8 +50,9 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Ends the daemon's work so that nothing is lost; returns when no call is open. Idempotent.
-  void Drain();
+  // Ends the daemon's work so that nothing is lost; returns when no call is open. True when every
+  // call ended by itself. Idempotent.
+  bool Drain();
   // A second wish to end: calls that are open are cancelled instead of waited for.
   void Hurry() { patience_us_.store(0); }
 
@@ -58,11 +61,12 @@ class Server {
  private:
   Server() = default;
   absl::Status OpenStore(const Options& options, const ServerParts& parts);
-  absl::Status Listen(const Options& options);
+  absl::Status Listen(const Options& options, const ServerParts& parts);
 
   // Most patience for open calls after everything else has ended.
   std::atomic<int64_t> patience_us_{10'000'000};
   bool drained_ = false;
+  bool calls_ended_ = false;
   RealClock clock_;
   std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<StoreActor> store_;

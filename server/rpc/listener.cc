@@ -183,9 +183,12 @@ void Listener::SetEngineServing(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus("engine", serving);
 }
 
-void Listener::Stop(int64_t patience_us) {
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::microseconds(patience_us));
+bool Listener::Stop(int64_t patience_us) {
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(patience_us);
+  server_->Shutdown(deadline);
+  const bool patient = std::chrono::system_clock::now() < deadline;
   server_->Wait();
+  return patient;
 }
 
 }  // namespace nightshift

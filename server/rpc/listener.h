@@ -45,8 +45,9 @@ class Listener {
   void SetServing(bool serving);
   // Health of "engine".
   void SetEngineServing(bool serving);
-  // Ends: lets calls finish for `patience_us`, then cancels them. Idempotent.
-  void Stop(int64_t patience_us);
+  // Ends: lets calls finish for `patience_us`, then cancels them. True when none had to be
+  // cancelled. Idempotent.
+  bool Stop(int64_t patience_us);
 
  private:
   Listener(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses);

@@ -96,14 +96,15 @@ class ServiceWorld : public ::testing::Test {
   }
 
   void Start() {
-    auto server = Server::Start(
-        options_,
-        {.engine_factory =
-             [this](const EngineOptions& engine) {
-               return FakeEngine::Create(engine, fake_engine_, &control_);
-             },
-         .on_fatal =
-             [](const absl::Status& status) { ADD_FAILURE() << "store failed: " << status; }});
+    ServerParts parts;
+    parts.engine_factory = [this](const EngineOptions& engine) {
+      return FakeEngine::Create(engine, fake_engine_, &control_);
+    };
+    parts.on_fatal = [](const absl::Status& status) {
+      ADD_FAILURE() << "store failed: " << status;
+    };
+    parts.heartbeat_interval_us = heartbeat_interval_us_;
+    auto server = Server::Start(options_, std::move(parts));
     if (!server.ok()) {
       CheckFailed(__FILE__, __LINE__, "start", server.status().ToString());
     }
@@ -240,6 +241,7 @@ class ServiceWorld : public ::testing::Test {
 
   TemporaryFolder folder_;
   Options options_;
+  int64_t heartbeat_interval_us_ = 15'000'000;  // from the next Start on
   FakeEngineOptions fake_engine_;
   FakeEngineControl control_;
   std::unique_ptr<Server> server_;
