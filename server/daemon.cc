@@ -18,7 +18,6 @@
 #include "absl/strings/str_join.h"
 
 #include "kernels/base/log.h"
-#include "server/server.h"
 
 namespace nightshift {
 namespace {

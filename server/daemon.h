@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/options.h"
-#include "server/scheduling/runner.h"
+#include "server/server.h"
 
 namespace nightshift {
 

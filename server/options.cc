@@ -18,7 +18,7 @@
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
 #include "server/memory_limit.h"
-#include "server/rpc/listener.h"
+#include "server/security/listen_address.h"
 
 namespace nightshift {
 namespace {

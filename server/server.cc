@@ -93,21 +93,22 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
 absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   tasks_ = std::make_unique<TaskPool>(kTaskThreads, kMaxQueuedTasks);
   scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
-  context_.reset(new RpcContext{.store = *store_,
-                                .catalog = *catalog_,
-                                .clock = clock_,
-                                .tasks = *tasks_,
-                                .scans = *scans_,
-                                .calls = calls_,
-                                .tokens = PageTokens(),
-                                .limits = MakeRpcLimits(options),
-                                .jobs_directory = state_->jobs_path(),
-                                .uploads_directory = state_->uploads_path(),
-                                .jobs_prefix = "jobs",
-                                .default_compute_type = options.compute_type == ComputeType::kF32
-                                                            ? v1::COMPUTE_TYPE_CHOICE_F32
-                                                            : v1::COMPUTE_TYPE_CHOICE_BF16,
-                                .runner_status = [this] { return runner_->status(); }});
+  context_ = std::unique_ptr<RpcContext>(
+      new RpcContext{.store = *store_,
+                     .catalog = *catalog_,
+                     .clock = clock_,
+                     .tasks = *tasks_,
+                     .scans = *scans_,
+                     .calls = calls_,
+                     .tokens = PageTokens(),
+                     .limits = MakeRpcLimits(options),
+                     .jobs_directory = state_->jobs_path(),
+                     .uploads_directory = state_->uploads_path(),
+                     .jobs_prefix = "jobs",
+                     .default_compute_type = options.compute_type == ComputeType::kF32
+                                                 ? v1::COMPUTE_TYPE_CHOICE_F32
+                                                 : v1::COMPUTE_TYPE_CHOICE_BF16,
+                     .runner_status = [this] { return runner_->status(); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(

@@ -14,20 +14,14 @@
 #include <unistd.h>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 #include "kernels/base/status_macros.h"
+#include "server/security/listen_address.h"
 
 namespace nightshift {
 namespace {
-
-constexpr char kUnixPrefix[] = "unix:";
-
-bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
-}
 
 // A socket path that somebody answers on is not ours to take; gRPC would unlink it.
 bool SomebodyListens(const std::string& path) {
@@ -95,34 +89,6 @@ std::string BoundAddress(const std::string& address, int port) {
 }
 
 }  // namespace
-
-absl::Status CheckAddress(const std::string& address) {
-  absl::string_view path = address;
-  if (absl::ConsumePrefix(&path, kUnixPrefix)) {
-    constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
-    if (path.empty() || path.size() > kMaxPathBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "listen on ", address, ": a socket path has 1 to ", kMaxPathBytes, " bytes, this one ",
-          path.size(), "; choose a shorter --state-dir or give --listen"));
-    }
-    return absl::OkStatus();
-  }
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("listen on ", address, ": must be unix:PATH or HOST:PORT"));
-  }
-  if (!IsLoopback(address.substr(0, colon))) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "listen on ", address,
-        ": only unix:PATH and loopback addresses (127.0.0.1:PORT, "
-        "[::1]:PORT) are served, because this version has no TLS; reach the daemon from elsewhere "
-        "through an ssh tunnel"));
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(
     const ListenerOptions& options, const std::vector<grpc::Service*>& services) {

@@ -22,9 +22,6 @@ struct ListenerOptions {
   int64_t memory_quota_bytes = int64_t{1} << 30;
 };
 
-// OK for an address that plain text is safe on. INVALID_ARGUMENT explains why it is not.
-absl::Status CheckAddress(const std::string& address);
-
 // Threads: gRPC 1.51 runs max(2, min(16, cores / 2)) threads for the callback API and offers no
 // setting for it (ResourceQuota::SetMaxThreads bounds the synchronous API only). Reactions are
 // short, so these threads sleep.
