@@ -176,7 +176,8 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   AddJobOptions(submit, values);
   AddSampling(submit, values);
   submit.add_flag("--wait", values.line.wait, "Wait until the job has ended");
-  submit.add_flag("--validate-only", values.line.validate_only, "Check the file, make no job");
+  submit.add_flag("--validate-only", values.line.validate_only,
+                  "Check the file and name its bad lines, make no job");
   AddTimeout(submit, values, "With --wait: wait at most this long");
 
   AddJob(*app.add_subcommand("status", "Show a job"), values);

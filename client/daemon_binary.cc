@@ -44,9 +44,9 @@ absl::StatusOr<std::string> FindDaemonBinary() {
       return candidate;
     }
   }
-  return absl::NotFoundError(
-      absl::StrCat("find ", kName,
-                   ": neither beside nightshift, nor in ../server of a build tree, nor on PATH"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "find ", kName, ": it is neither beside nightshift, nor in ../server of a build ",
+      "tree, nor on PATH; put its folder on PATH"));
 }
 
 absl::Status ExecuteDaemonTool(const std::vector<std::string>& arguments) {

@@ -10,7 +10,7 @@
 namespace nightshift {
 
 // The executable `nightshiftd`: beside this one, in ../server of a build tree, or on PATH.
-// Errors: NOT_FOUND naming the places.
+// Errors: FAILED_PRECONDITION naming the places.
 absl::StatusOr<std::string> FindDaemonBinary();
 
 // Replaces this process by `nightshiftd ARGUMENTS...`; returns only on errors.

@@ -141,8 +141,10 @@ std::string OutcomeText(const v1::Job& job) {
   std::string text = CountsText(job.counts());
   absl::StrAppend(&text, ", ", GroupedNumber(job.tokens().output()), " output tokens");
   if (job.has_start_time() && job.has_end_time()) {
+    const absl::Duration took = TimeOf(job.end_time()) - TimeOf(job.start_time());
     absl::StrAppend(&text, " in ",
-                    ShortDuration(TimeOf(job.end_time()) - TimeOf(job.start_time())));
+                    took < absl::Seconds(10) ? absl::StrFormat("%.1fs", absl::ToDoubleSeconds(took))
+                                             : ShortDuration(took));
   }
   return text;
 }
@@ -224,7 +226,7 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "up", ShortDuration(now - TimeOf(info.start_time())));
   AddField(text, "state", info.draining() ? "draining" : "accepting jobs");
   AddField(text, "storage", info.storage());
-  AddField(text, "device", info.device());
+  AddField(text, "device", info.device().empty() ? "none until a model is loaded" : info.device());
   AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
   AddField(text, "loaded", info.loaded_model().empty() ? "no model" : info.loaded_model());
   AddField(text, "features", absl::StrJoin(info.features(), " "));

@@ -35,7 +35,7 @@ ConsoleOptions ConsoleOptionsOf(const CommandLine& line) {
 
 ExitCode ExecuteTool(const CommandLine& line, Console& console) {
   const absl::Status error = ExecuteDaemonTool(line.tool_arguments);
-  console.Error(error, "install nightshiftd beside nightshift or put its folder on PATH");
+  console.Error(error, "");
   return ExitCode::kOther;
 }
 

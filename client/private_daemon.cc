@@ -108,10 +108,12 @@ bool IsPrivateStateDirectory(const std::string& path) {
   return std::filesystem::is_regular_file(absl::StrCat(path, "/", kMarker), error);
 }
 
-PrivateDaemon::PrivateDaemon(PrivateDaemonOptions options, std::string socket_folder)
+PrivateDaemon::PrivateDaemon(PrivateDaemonOptions options, std::string socket_folder,
+                             bool has_new_state)
     : options_(std::move(options)),
       socket_folder_(std::move(socket_folder)),
-      address_(absl::StrCat("unix:", socket_folder_, "/nightshift.sock")) {}
+      address_(absl::StrCat("unix:", socket_folder_, "/nightshift.sock")),
+      has_new_state_(has_new_state) {}
 
 PrivateDaemon::~PrivateDaemon() {
   Stop();
@@ -126,6 +128,7 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
     return absl::NotFoundError(absl::StrCat("open pack ", options.pack, ": no such folder"));
   }
   ASSIGN_OR_RETURN(const std::string binary, FindDaemonBinary());
+  const bool has_new_state = !IsPrivateStateDirectory(options.state_directory);
   RETURN_IF_ERROR(PrepareStateDirectory(options.state_directory));
   WaitForEarlierDaemon(options.state_directory, keep_waiting);
   // The name of a socket has at most 107 bytes, which an output folder may pass: a short one apart.
@@ -133,7 +136,8 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(
   if (mkdtemp(socket_folder.data()) == nullptr) {
     return ErrnoStatus("make folder", socket_folder);
   }
-  std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(options, std::move(socket_folder)));
+  std::unique_ptr<PrivateDaemon> daemon(
+      new PrivateDaemon(options, std::move(socket_folder), has_new_state));
   RETURN_IF_ERROR(daemon->Launch(binary));
   RETURN_IF_ERROR(daemon->WaitUntilListening(keep_waiting));
   return daemon;

@@ -28,7 +28,7 @@ class PrivateDaemon {
  public:
   // Starts it and waits until it accepts connections. A daemon of an earlier run that still drains
   // is waited for. Its log is STATE_DIRECTORY/nightshiftd.log.
-  // Errors: NOT_FOUND (no executable or pack), FAILED_PRECONDITION (the folder is not ours),
+  // Errors: NOT_FOUND (pack), FAILED_PRECONDITION (no executable, the folder is not ours),
   // UNAVAILABLE (it ended; with the end of its log), CANCELLED by keep_waiting.
   static absl::StatusOr<std::unique_ptr<PrivateDaemon>> Start(
       const PrivateDaemonOptions& options, const std::function<bool()>& keep_waiting);
@@ -45,10 +45,11 @@ class PrivateDaemon {
   // UNAVAILABLE, with the end of its log, when the process has ended by itself.
   const absl::Status& CheckAlive();
   const std::string& address() const { return address_; }
-  const std::string& state_directory() const { return options_.state_directory; }
+  // True when this made the state directory.
+  bool has_new_state() const { return has_new_state_; }
 
  private:
-  PrivateDaemon(PrivateDaemonOptions options, std::string socket_folder);
+  PrivateDaemon(PrivateDaemonOptions options, std::string socket_folder, bool has_new_state);
   absl::Status Launch(const std::string& binary);
   absl::Status WaitUntilListening(const std::function<bool()>& keep_waiting);
   std::string log_path() const { return options_.state_directory + "/nightshiftd.log"; }
@@ -56,6 +57,7 @@ class PrivateDaemon {
   const PrivateDaemonOptions options_;
   const std::string socket_folder_;
   const std::string address_;
+  const bool has_new_state_;
   pid_t pid_ = -1;
   absl::Status death_;  // not OK once the process was found to have ended
 };

@@ -15,7 +15,7 @@ namespace nightshift {
 // out, a job that does not run yet says so. Pure.
 std::string ProgressText(const v1::Job& job, bool with_bar);
 
-// "3m20s", "2h05m", "4d03h": two units at most.
+// "12s", "3m20s", "2h05m", "4d03h": two units at most.
 std::string ShortDuration(absl::Duration duration);
 
 // "1,234,567"

@@ -1,14 +1,16 @@
 #include "client/run_command.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include <unistd.h>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 #include "client/fetch.h"
 #include "client/input_file.h"
@@ -39,7 +41,9 @@ absl::StatusOr<std::string> ScratchStateDirectory() {
   if (mkdtemp(path.data()) == nullptr) {
     return ErrnoStatus("make folder", path);
   }
-  return absl::StrCat(path, "/state");
+  // The daemon makes its folder itself; the name is what was needed.
+  rmdir(path.c_str());
+  return path;
 }
 
 // One `nightshift run`, step by step.
@@ -120,9 +124,8 @@ class Run {
     wanted.line_options = LineOptionsText(line_.token_ids);
     ASSIGN_OR_RETURN(after_seq_, file_->Begin(wanted));
     if (after_seq_ > 0) {
-      console().Note(absl::StrCat("going on with ", job_.name(), " after ",
-                                  GroupedNumber(after_seq_), " results in ", line_.output,
-                                  ".part"));
+      console().Note(absl::StrCat("going on after ", GroupedNumber(after_seq_), " results in ",
+                                  line_.output, ".part"));
     }
     return absl::OkStatus();
   }
@@ -141,6 +144,7 @@ class Run {
     absl::StatusOr<v1::Job> job = session_.client().GetJob(earlier.job_name);
     if (job.ok() && job->uid() == earlier.job_uid) {
       job_ = *std::move(job);
+      console().Note(absl::StrCat("attached to ", job_.name(), " of an earlier run"));
     }
     return job.ok() || absl::IsNotFound(job.status()) ? absl::OkStatus() : job.status();
   }
@@ -202,8 +206,12 @@ class Run {
     if (!absl::IsCancelled(why)) {
       code = session_.Fail(why);
     }
-    // Output to nowhere cannot be resumed, so its state is of no use.
-    session_.StopPrivateDaemon(!to_file());
+    if (was_private && absl::IsCancelled(why)) {
+      console().Note("stopping the private daemon; another Ctrl-C does not wait for it");
+    }
+    // What goes to standard output cannot be resumed, and what has not begun need not be.
+    session_.StopPrivateDaemon(!to_file() ||
+                               (job_.name().empty() && session_.has_new_private_state()));
     if (!job_.name().empty()) {
       TellHowToGoOn(was_private);
     } else if (absl::IsCancelled(why)) {

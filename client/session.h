@@ -53,6 +53,8 @@ class Session {
   Interrupts& interrupts() { return interrupts_; }
   Client& client() { return *client_; }
   bool is_private() const { return daemon_ != nullptr; }
+  // True when no earlier run left anything in the private daemon's state directory.
+  bool has_new_private_state() const { return daemon_ != nullptr && daemon_->has_new_state(); }
 
  private:
   absl::Status ConnectTo(const std::string& address, absl::Duration patience);

@@ -52,6 +52,10 @@ SubmitOptions SubmitOptionsOf(const CommandLine& line, const InputFile& input) {
   submission.spec = line.spec;
   submission.spec.set_model(ModelName(line.model));
   submission.validate_only = line.validate_only;
+  // Someone who only asks whether a file is valid wants to hear which lines are not.
+  if (line.validate_only && line.spec.on_invalid_line() == v1::ON_INVALID_LINE_UNSPECIFIED) {
+    submission.spec.set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+  }
   submission.request_id =
       RequestIdOf(input.sha256(), DeterministicBytes(submission.spec), line.run_key);
   return submission;
