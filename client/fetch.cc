@@ -25,7 +25,7 @@ std::string FailureText(const v1::Result& result) {
 }  // namespace
 
 absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& options,
-                                          OutputFile* file) {
+                                          OutputFile* file, int64_t& last_seq) {
   FetchOutcome outcome;
   ResultLineOptions line_options = ResultLineOptionsOf(options.job);
   line_options.include_token_ids = options.token_ids;
@@ -40,16 +40,19 @@ absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& 
         outcome.first_failure = FailureText(result);
       }
     }
-    const int64_t last_seq = batch.results(batch.results_size() - 1).seq();
-    return file == nullptr ? session.console().Print(lines) : file->Append(lines, last_seq);
+    const int64_t batch_seq = batch.results(batch.results_size() - 1).seq();
+    RETURN_IF_ERROR(file == nullptr ? session.console().Print(lines)
+                                    : file->Append(lines, batch_seq));
+    last_seq = batch_seq;
+    return absl::OkStatus();
   };
   listener.on_idle = [&] {
     if (options.follow) {
       display.Tick();
     }
   };
-  const absl::StatusOr<ResultStreamEnd> end = session.client().StreamResults(
-      {options.job.name(), options.after_seq, options.follow}, listener);
+  const absl::StatusOr<ResultStreamEnd> end =
+      session.client().StreamResults({options.job.name(), last_seq, options.follow}, listener);
   session.console().ClearLive();
   if (file != nullptr) {
     RETURN_IF_ERROR(file->Checkpoint());
@@ -57,6 +60,10 @@ absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& 
   RETURN_IF_ERROR(end.status());
   outcome.end = *end;
   return outcome;
+}
+
+std::string LineOptionsText(bool token_ids) {
+  return token_ids ? "token_ids" : "";
 }
 
 absl::Status CheckComplete(const std::string& job, const ResultStreamEnd& end) {

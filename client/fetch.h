@@ -15,7 +15,6 @@ namespace nightshift {
 
 struct FetchOptions {
   v1::Job job;
-  int64_t after_seq = 0;
   bool follow = false;
   bool token_ids = false;
 };
@@ -26,10 +25,14 @@ struct FetchOutcome {
   std::string first_failure;
 };
 
-// Appends a line for each result to `file`, or prints it for nullptr; `file` is left at a
-// checkpoint. Errors: as Client::StreamResults, and the file's.
+// Appends a line for each result after last_seq to `file`, or prints it for nullptr, and advances
+// last_seq, also when it ends with an error; `file` is left at a checkpoint.
+// Errors: as Client::StreamResults, and the file's.
 absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& options,
-                                          OutputFile* file);
+                                          OutputFile* file, int64_t& last_seq);
+
+// How results become lines, as OutputState::line_options has it.
+std::string LineOptionsText(bool token_ids);
 
 // OK when no result is missing from a job that has ended; INTERNAL with the numbers otherwise.
 absl::Status CheckComplete(const std::string& job, const ResultStreamEnd& end);

@@ -10,6 +10,7 @@
 #include "client/daemon_binary.h"
 #include "client/file_descriptor.h"
 #include "client/job_commands.h"
+#include "client/results_command.h"
 #include "client/run_command.h"
 #include "client/server_commands.h"
 

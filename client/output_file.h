@@ -57,9 +57,6 @@ class OutputFile {
   // Syncs, renames OUTPUT.part to OUTPUT and removes the state.
   absl::Status Finish();
 
-  // Of the last result appended, or kept from the earlier run.
-  int64_t last_seq() const { return state_.last_seq; }
-
  private:
   explicit OutputFile(std::string path);
   absl::Status Lock();

@@ -26,10 +26,6 @@ namespace {
 
 constexpr char kStandardOutput[] = "-";
 
-std::string LineOptionsText(bool token_ids) {
-  return token_ids ? "token_ids" : "";
-}
-
 bool IsPack(const std::string& model) {
   std::error_code error;
   return absl::StrContains(model, '/') || std::filesystem::is_directory(model, error);
@@ -122,9 +118,9 @@ class Run {
     wanted.job_name = job_.name();
     wanted.job_uid = job_.uid();
     wanted.line_options = LineOptionsText(line_.token_ids);
-    ASSIGN_OR_RETURN(after_seq_, file_->Begin(wanted));
-    if (after_seq_ > 0) {
-      console().Note(absl::StrCat("going on after ", GroupedNumber(after_seq_), " results in ",
+    ASSIGN_OR_RETURN(last_seq_, file_->Begin(wanted));
+    if (last_seq_ > 0) {
+      console().Note(absl::StrCat("going on after ", GroupedNumber(last_seq_), " results in ",
                                   line_.output, ".part"));
     }
     return absl::OkStatus();
@@ -152,10 +148,9 @@ class Run {
   absl::StatusOr<FetchOutcome> Fetch() {
     FetchOptions options;
     options.job = job_;
-    options.after_seq = after_seq_;
     options.follow = true;
     options.token_ids = line_.token_ids;
-    absl::StatusOr<FetchOutcome> outcome = FetchResults(session_, options, file_.get());
+    absl::StatusOr<FetchOutcome> outcome = FetchResults(session_, options, file_.get(), last_seq_);
     if (outcome.ok()) {
       RETURN_IF_ERROR(CheckComplete(job_.name(), outcome->end));
     }
@@ -169,9 +164,6 @@ class Run {
     const absl::Status cancelled = session_.client().CancelJob(job_.name()).status();
     if (!cancelled.ok() && !absl::IsFailedPrecondition(cancelled)) {
       return cancelled;
-    }
-    if (file_ != nullptr) {
-      after_seq_ = file_->last_seq();
     }
     return Fetch();
   }
@@ -225,7 +217,8 @@ class Run {
       console().Note(to_file() ? "stopped; run the same command again to go on" : "stopped");
       return;
     }
-    const std::string output = to_file() ? absl::StrCat(" -o ", line_.output) : "";
+    const std::string output =
+        to_file() ? absl::StrCat(" -o ", line_.output) : absl::StrCat(" --after ", last_seq_);
     console().Note(absl::StrCat(
         "detached from ", job_.name(), "; attach again: the same command, or 'nightshift results ",
         job_.name(), " --follow", output, "'; end it: 'nightshift cancel ", job_.name(), "'"));
@@ -236,59 +229,13 @@ class Run {
   Session session_;
   std::unique_ptr<OutputFile> file_;
   v1::Job job_;
-  int64_t after_seq_ = 0;
+  int64_t last_seq_ = 0;  // of the last result written
 };
-
-// Results of a job that exists, into a file; resumes what an earlier `results` or `run` left.
-absl::StatusOr<int64_t> BeginOutput(const CommandLine& line, const v1::Job& job, OutputFile& file) {
-  OutputState wanted;
-  wanted.job_name = job.name();
-  wanted.job_uid = job.uid();
-  wanted.line_options = LineOptionsText(line.token_ids);
-  wanted.first_after_seq = line.after_seq;
-  // Keeps a later `run` able to recognise its own part.
-  if (file.earlier() && file.earlier()->job_uid == job.uid()) {
-    wanted.request_id = file.earlier()->request_id;
-  }
-  return file.Begin(wanted);
-}
-
-absl::StatusOr<ExitCode> Results(Session& session) {
-  const CommandLine& line = session.line();
-  RETURN_IF_ERROR(session.Connect(line.follow ? kLongPatience : kShortPatience));
-  ASSIGN_OR_RETURN(v1::Job job, session.client().GetJob(line.job));
-  FetchOptions options;
-  options.job = job;
-  options.after_seq = line.after_seq;
-  options.follow = line.follow;
-  options.token_ids = line.token_ids;
-  std::unique_ptr<OutputFile> file;
-  if (line.output != kStandardOutput) {
-    ASSIGN_OR_RETURN(file, OutputFile::Open(line.output));
-    ASSIGN_OR_RETURN(options.after_seq, BeginOutput(line, job, *file));
-  }
-  ASSIGN_OR_RETURN(const FetchOutcome outcome, FetchResults(session, options, file.get()));
-  RETURN_IF_ERROR(CheckComplete(job.name(), outcome.end));
-  if (file != nullptr) {
-    RETURN_IF_ERROR(file->Finish());
-  }
-  ASSIGN_OR_RETURN(job, session.client().GetJob(line.job));
-  const ExitCode code =
-      ReportOutcome(session, job, file == nullptr ? "" : line.output, outcome.first_failure);
-  // Someone who did not ask to follow has got what there is.
-  return outcome.end.job_ended || line.follow ? code : ExitCode::kOk;
-}
 
 }  // namespace
 
 ExitCode RunCommand(const CommandLine& line, Console& console) {
   return Run(line, console).Execute();
-}
-
-ExitCode ResultsCommand(const CommandLine& line, Console& console) {
-  Session session(line, console);
-  const absl::StatusOr<ExitCode> code = Results(session);
-  return code.ok() ? *code : session.Fail(code.status());
 }
 
 }  // namespace nightshift

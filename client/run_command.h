@@ -1,4 +1,4 @@
-// `nightshift run` and `nightshift results`: commands that end with a file of results.
+// `nightshift run`: from a file of requests to a file of results.
 #pragma once
 
 #include "client/command_line.h"
@@ -9,8 +9,5 @@ namespace nightshift {
 
 // Submits (or finds) the job of an input file, follows it, and makes the output file appear whole.
 ExitCode RunCommand(const CommandLine& line, Console& console);
-
-// Writes the results of a job that exists.
-ExitCode ResultsCommand(const CommandLine& line, Console& console);
 
 }  // namespace nightshift

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "client/job_commands.h"
-#include "client/result_writer.h"
+#include "client/results_command.h"
 #include "tests/client/fake_daemon.h"
 
 namespace nightshift {
@@ -180,6 +180,20 @@ TEST_F(RunCommandTest, AnInterruptCancelsTheJobWhenAskedTo) {
   EXPECT_EQ(Run(line), 5);
   EXPECT_EQ(daemon.num_cancels, 1);
   EXPECT_EQ(Ids(output_), "1 2 3 4 ");
+}
+
+TEST_F(RunCommandTest, StandardOutputGetsEachRowOnceAlsoWhenCancelled) {
+  FakeDaemon daemon(4);
+  daemon.streams = {{.num_results = 2, .then_silent = true}};
+  CommandLine line = Line(daemon, Command::kRun);
+  line.output = "-";
+  line.cancel_on_interrupt = true;
+  daemon.on_silent = [] { kill(getpid(), SIGINT); };
+  testing::internal::CaptureStdout();
+  const int code = Run(line);
+  std::ofstream(daemon.PathOf("captured")) << testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 5);
+  EXPECT_EQ(Ids(daemon.PathOf("captured")), "1 2 3 4 ");
 }
 
 TEST_F(RunCommandTest, RefusesToReplaceItsInput) {
