@@ -21,10 +21,6 @@ namespace {
 constexpr absl::Duration kLivePoll = absl::Seconds(1);
 constexpr absl::Duration kLongPoll = absl::Seconds(30);
 
-bool HasEnded(v1::JobState state) {
-  return state >= v1::JOB_STATE_SUCCEEDED;
-}
-
 // The job once it has ended.
 absl::StatusOr<v1::Job> WaitUntilEnded(Session& session, const std::string& name) {
   const ConsoleOptions& options = session.console().options();

@@ -48,7 +48,7 @@ void Accept(v1::ResultBatch& batch, const ResultListener& listener, ResultStream
   }
   attempt.status = gap;
   if (gap.ok() && batch.has_end()) {
-    end.job_ended = true;
+    end.job_ended = HasEnded(batch.end().state());
     end.state = batch.end().state();
     end.counts = batch.end().counts();
   }
@@ -67,6 +67,10 @@ absl::Status Judge(const grpc::Status& status, const ResultStreamOptions& option
 }
 
 }  // namespace
+
+bool HasEnded(v1::JobState state) {
+  return state >= v1::JOB_STATE_SUCCEEDED;
+}
 
 StreamAttempt StreamResultsOnce(v1::JobService::Stub& stub, const ResultStreamOptions& options,
                                 absl::Duration silence_limit,

@@ -12,6 +12,9 @@
 
 namespace nightshift {
 
+// True for the terminal states.
+bool HasEnded(v1::JobState state);
+
 struct ResultStreamOptions {
   std::string name;  // "jobs/{id}"
   int64_t after_seq = 0;
@@ -29,9 +32,11 @@ struct ResultListener {
 // How far a stream has come.
 struct ResultStreamEnd {
   int64_t last_seq = 0;  // of the last result that the listener was given, after_seq for none
+  // Without `follow` the stream of a job that still runs ends too.
   bool job_ended = false;
-  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // when job_ended
-  v1::JobCounts counts;                            // when job_ended
+  // As the last message of the stream said.
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+  v1::JobCounts counts;
 };
 
 struct StreamAttempt {

@@ -233,6 +233,14 @@ TEST_F(RunCommandTest, ResultsMakesTheSameFile) {
   EXPECT_EQ(Read(output_), ran);
 }
 
+TEST_F(RunCommandTest, ResultsOfARunningJobAreWhatThereIs) {
+  FakeDaemon daemon(3);
+  daemon.final_state = v1::JOB_STATE_RUNNING;
+  daemon.missing_results = 5;
+  EXPECT_EQ(static_cast<int>(ResultsCommand(Line(daemon, Command::kResults), console_)), 0);
+  EXPECT_EQ(Ids(output_), "1 2 3 ");
+}
+
 TEST_F(RunCommandTest, ResultsContinuesWhatRunLeft) {
   FakeDaemon daemon(4);
   daemon.streams = {
