@@ -78,9 +78,9 @@ def main():
         largest, total = write_model(source, int(gib * 1024 * MIB))
         subprocess.run([NIGHTSHIFT, "import", source, "--output", f"{scratch}/pack"], check=True)
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        print(f"import of {total / MIB:.0f} MiB: peak {peak / MIB:.0f} MiB, "
+              f"largest tensor {largest / MIB:.0f} MiB", flush=True)
         subprocess.run([NIGHTSHIFT, "model", "verify", f"{scratch}/pack"], check=True)
-    print(f"import of {total / MIB:.0f} MiB: peak {peak / MIB:.0f} MiB, "
-          f"largest tensor {largest / MIB:.0f} MiB")
     if peak > LIMIT_BYTES + largest:
         sys.exit(f"peak memory of the import is above {LIMIT_BYTES / MIB:.0f} MiB + largest tensor")
 
