@@ -87,6 +87,12 @@ class Run {
   // continued, or when a pack is named and nothing listens.
   absl::Status Connect() {
     const bool has_pack = IsPack(line_.model);
+    std::error_code error;
+    if (has_pack && !std::filesystem::is_directory(line_.model, error)) {
+      return absl::NotFoundError(absl::StrCat("--model ", line_.model,
+                                              ": no such pack; `nightshift models` lists what the "
+                                              "daemon serves, `nightshift import` makes a pack"));
+    }
     const bool continues =
         has_pack && to_file() && IsPrivateStateDirectory(PrivateStateDirectoryOf(line_.output));
     if (!line_.private_daemon && !continues) {

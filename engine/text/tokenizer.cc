@@ -1,5 +1,6 @@
 #include "engine/text/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,8 @@ namespace {
 
 // Positions inside a piece are kept in 32 bits.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
+// NFC makes a text at most this many times shorter: three jamo of 3 bytes are a syllable of 3 bytes.
+constexpr int64_t kMaxComposition = 3;
 
 }  // namespace
 
@@ -36,6 +39,9 @@ absl::Status Tokenizer::Build() {
     spec_.tokens[id] = token.text;
     special_[id] = token.special;
   }
+  for (const std::string& token : spec_.tokens) {
+    longest_token_bytes_ = std::max(longest_token_bytes_, static_cast<int64_t>(token.size()));
+  }
   for (const std::string& pattern : spec_.split_patterns) {
     ASSIGN_OR_RETURN(SplitPattern compiled, SplitPattern::Create(pattern));
     split_patterns_.push_back(std::move(compiled));
@@ -43,6 +49,11 @@ absl::Status Tokenizer::Build() {
   added_tokens_ = std::make_unique<AddedTokenMatcher>(spec_.added_tokens, spec_.normalize_nfc);
   merger_ = std::make_unique<BytePairMerger>(spec_, special_);
   return absl::OkStatus();
+}
+
+int64_t Tokenizer::LeastTokens(int64_t text_bytes) const {
+  const int64_t bytes_a_token = longest_token_bytes_ * (spec_.normalize_nfc ? kMaxComposition : 1);
+  return text_bytes / bytes_a_token;
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(

@@ -32,6 +32,10 @@ class Tokenizer {
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
                                               const std::vector<TextRange>& trusted) const;
 
+  // How many tokens a text of so many bytes has at least: tells that a text is too long without
+  // encoding it. Bytes that Encode drops (without a token, or stripped beside an added token) count.
+  int64_t LeastTokens(int64_t text_bytes) const;
+
   // The bytes that one token stands for; empty for ids out of range. Special tokens give their
   // text.
   absl::string_view TokenBytes(int32_t id) const;
@@ -48,6 +52,7 @@ class Tokenizer {
 
   TokenizerSpec spec_;
   std::vector<bool> special_;  // by id
+  int64_t longest_token_bytes_ = 1;
   std::unique_ptr<AddedTokenMatcher> added_tokens_;
   std::vector<SplitPattern> split_patterns_;
   std::unique_ptr<BytePairMerger> merger_;

@@ -57,7 +57,8 @@ struct RefusedField {
   bool (*asks_nothing)(const json& value);
 };
 
-// Of OpenAI's chat completions and completions, and of vLLM's extensions of them.
+// Of OpenAI's chat completions and completions, and of the extensions of vLLM, SGLang and
+// llama.cpp's server.
 constexpr std::array kRefused = {
     RefusedField{"add_special_tokens", Never},
     RefusedField{"allowed_token_ids", IsEmpty},
@@ -67,36 +68,46 @@ constexpr std::array kRefused = {
     RefusedField{"chat_template", Never},
     RefusedField{"continue_final_message", IsFalse},
     RefusedField{"documents", IsEmpty},
+    RefusedField{"dry_multiplier", IsZero},
+    RefusedField{"ebnf", Never},
     RefusedField{"echo", IsFalse},
     RefusedField{"frequency_penalty", IsZero},
     RefusedField{"function_call", IsNone},
     RefusedField{"functions", IsEmpty},
+    RefusedField{"grammar", Never},
     RefusedField{"guided_choice", Never},
     RefusedField{"guided_grammar", Never},
     RefusedField{"guided_json", Never},
     RefusedField{"guided_regex", Never},
     RefusedField{"ignore_eos", IsFalse},
     RefusedField{"include_stop_str_in_output", IsFalse},
+    RefusedField{"json_schema", Never},
     RefusedField{"length_penalty", IsOne},
     RefusedField{"logit_bias", IsEmpty},
     RefusedField{"logits_processors", IsEmpty},
     RefusedField{"min_p", IsZero},
     RefusedField{"min_tokens", IsZero},
+    RefusedField{"mirostat", IsZero},
     RefusedField{"mm_processor_kwargs", IsEmpty},
     RefusedField{"modalities", IsTextModality},
     RefusedField{"n", IsOne},
+    RefusedField{"n_predict", Never},
     RefusedField{"parallel_tool_calls", IsBool},
     RefusedField{"presence_penalty", IsZero},
     RefusedField{"prompt_embeds", Never},
     RefusedField{"prompt_logprobs", Never},
     RefusedField{"reasoning_effort", Never},
+    RefusedField{"regex", Never},
+    RefusedField{"repeat_penalty", IsOne},
     RefusedField{"repetition_penalty", IsOne},
     RefusedField{"response_format", IsTextFormat},
     RefusedField{"return_tokens_as_token_ids", IsFalse},
     RefusedField{"skip_special_tokens", IsTrue},
     RefusedField{"stream", IsFalse},
+    RefusedField{"structural_tag", Never},
     RefusedField{"structured_outputs", Never},
     RefusedField{"suffix", IsEmptyText},
+    RefusedField{"tfs_z", IsOne},
     RefusedField{"tool_choice", IsNone},
     RefusedField{"tools", IsEmpty},
     RefusedField{"truncate_prompt_tokens", Never},
@@ -104,6 +115,7 @@ constexpr std::array kRefused = {
     RefusedField{"use_beam_search", IsFalse},
     RefusedField{"verbosity", Never},
     RefusedField{"web_search_options", Never},
+    RefusedField{"xtc_probability", IsZero},
 };
 
 // Read elsewhere, or known to change nothing of a row's text.

@@ -52,6 +52,35 @@ absl::StatusOr<std::vector<int32_t>> Encode(const v1::InferenceRequest& request,
   return absl::InvalidArgumentError("the request has no input");
 }
 
+// `what` says how many tokens the request wants; `prompt_tokens` of them are its prompt's.
+absl::Status TooLong(const std::string& what, int64_t prompt_tokens, const ModelText& text) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, reason::kPromptTooLong,
+      absl::StrCat(what, "; the context of ", text.model, " is ", text.context_tokens),
+      {{"code", row_code::kTooLong},
+       {"promptTokens", absl::StrCat(prompt_tokens)},
+       {"contextTokens", absl::StrCat(text.context_tokens)}});
+}
+
+// Refuses a text that cannot fit before it is encoded: encoding takes about 34 bytes of memory for
+// each byte of a text without spaces, and seconds for megabytes.
+absl::Status CheckBytes(const v1::InferenceRequest& request, const ModelText& text) {
+  const Tokenizer* tokenizer = text.encoder->tokenizer();
+  if (tokenizer == nullptr) {
+    return absl::OkStatus();
+  }
+  size_t bytes = request.prompt().size();
+  for (const v1::ChatMessage& message : request.chat().messages()) {
+    bytes += message.content().size();
+  }
+  const int64_t least = tokenizer->LeastTokens(static_cast<int64_t>(bytes));
+  if (least < text.context_tokens) {
+    return absl::OkStatus();
+  }
+  return TooLong(absl::StrCat("the prompt has ", bytes, " bytes, at least ", least, " tokens"), least,
+                 text);
+}
+
 absl::Status CheckTokens(const std::vector<int32_t>& tokens, const ModelText& text) {
   const int64_t count = static_cast<int64_t>(tokens.size());
   if (count == 0) {
@@ -59,12 +88,8 @@ absl::Status CheckTokens(const std::vector<int32_t>& tokens, const ModelText& te
                     "the prompt has no tokens");
   }
   if (count + 1 > text.context_tokens) {
-    return MakeError(absl::StatusCode::kInvalidArgument, reason::kPromptTooLong,
-                     absl::StrCat("the prompt has ", count, " tokens; the context of ", text.model,
-                                  " is ", text.context_tokens, ", one of them for the output"),
-                     {{"code", row_code::kTooLong},
-                      {"promptTokens", absl::StrCat(count)},
-                      {"contextTokens", absl::StrCat(text.context_tokens)}});
+    return TooLong(absl::StrCat("the prompt has ", count, " tokens and needs one for the output"),
+                   count, text);
   }
   for (const int32_t token : tokens) {
     if (token < 0 || token >= text.vocabulary) {
@@ -76,7 +101,22 @@ absl::Status CheckTokens(const std::vector<int32_t>& tokens, const ModelText& te
   return absl::OkStatus();
 }
 
+// A length that the caller asked for has to fit; the server's default is clipped to the context.
+absl::Status CheckOutput(const RowTask& task, const v1::InferenceRequest& row,
+                         const EngineRequest& request) {
+  const bool asked = row.sampling().has_max_output_tokens() ||
+                     task.job->spec.sampling().has_max_output_tokens();
+  const int64_t count = static_cast<int64_t>(request.prompt.size());
+  if (!asked || count + request.sampling.max_output_tokens <= task.text->context_tokens) {
+    return absl::OkStatus();
+  }
+  return TooLong(absl::StrCat("the prompt has ", count, " tokens and max_tokens is ",
+                              request.sampling.max_output_tokens),
+                 count, *task.text);
+}
+
 absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, EngineRequest& request) {
+  RETURN_IF_ERROR(CheckBytes(row, *task.text));
   absl::StatusOr<std::vector<int32_t>> tokens = Encode(row, *task.job, *task.text);
   if (!tokens.ok()) {
     return RowError(reason::kInputMalformed, row_code::kInvalidValue, "",
@@ -89,10 +129,11 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, Engin
     return RowError(reason::kFieldInvalid, row_code::kUnsupported, "stop",
                     "stop strings need a tokenizer, which the model does not have");
   }
-  const absl::Status status = request.sampling.Validate();
-  return status.ok() ? status
-                     : RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "",
-                                std::string(status.message()));
+  if (const absl::Status status = request.sampling.Validate(); !status.ok()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "",
+                    std::string(status.message()));
+  }
+  return CheckOutput(task, row, request);
 }
 
 // The engine's threads go first: nice 10 is a tenth of their weight. SCHED_IDLE would starve the

@@ -65,6 +65,16 @@ TEST(TokenizerTest, NamesTheOffsetOfInvalidUtf8) {
   }
 }
 
+TEST(TokenizerTest, TellsHowManyTokensATextHasAtLeast) {
+  const auto tokenizer = MakeTokenizer("gpt2");
+  int64_t longest = 0;
+  for (int32_t id = 0; id < 1404; ++id) {
+    longest = std::max(longest, static_cast<int64_t>(tokenizer->TokenBytes(id).size()));
+  }
+  EXPECT_EQ(tokenizer->LeastTokens(7 * longest), 7);
+  EXPECT_EQ(tokenizer->LeastTokens(7 * longest - 1), 6);
+}
+
 TEST(TokenizerTest, HasNoBytesForIdsOutOfRange) {
   const auto tokenizer = MakeTokenizer("gpt2");
   for (const int32_t id : {-1, 1404, INT32_MAX, INT32_MIN}) {
@@ -85,6 +95,8 @@ TEST(TokenizerTest, EncodesMegabytesOfOnePreToken) {
       while (text.size() < (1u << 20))
         text += unit;
       ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(text, {}));
+      EXPECT_GE(static_cast<int64_t>(ids.size()),
+                tokenizer->LeastTokens(static_cast<int64_t>(text.size())));
       if (std::string(kind) != "qwen2") {
         EXPECT_EQ(tokenizer->Decode(ids, false), text);
       }

@@ -68,6 +68,16 @@ class RequestPreparerTest : public ::testing::Test {
   ModelTextPtr text_;
 };
 
+TEST_F(RequestPreparerTest, ALengthThatTheCallerAskedForHasToFit) {
+  const PreparedRow fits = PrepareLine(R"({"prompt": [3, 4], "max_tokens": 14})");
+  EXPECT_OK(fits.status);
+  const PreparedRow asked = PrepareLine(R"({"prompt": [3, 4], "max_tokens": 15})");
+  EXPECT_EQ(ErrorReason(asked.status), reason::kPromptTooLong);
+  EXPECT_THAT(asked.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                     "2 tokens and max_tokens is 15; the context of llama is 16"));
+  EXPECT_OK(PrepareLine(R"({"prompt": [3, 4]})").status);  // the default length is clipped
+}
+
 TEST_F(RequestPreparerTest, MakesARequestOfARow) {
   const PreparedRow row = PrepareLine(R"({"id": "x", "prompt": [3, 4], "max_tokens": 5})");
   ASSERT_OK(row.status);

@@ -157,13 +157,15 @@ TEST_P(RunnerTest, ARowWhoseInputIsGoneFailsAlone) {
   EXPECT_EQ(ReasonOf(world_.Results("job")[2]), "RECORD_CORRUPT");
 }
 
-TEST_P(RunnerTest, OutputEndsAtTheContext) {
+TEST_P(RunnerTest, OutputOfTheDefaultLengthEndsAtTheContext) {
   InputRow row = TokenRow("row-0", std::vector<int32_t>(510, 20));
+  v1::JobSpec spec = Spec(100);
+  spec.mutable_sampling()->clear_max_output_tokens();
   world_.Start();
-  world_.Submit("job", {row}, Spec(100));
+  world_.Submit("job", {row}, spec);
   world_.WaitForEnd("job");
   EXPECT_LE(world_.Results("job")[0].completion().usage().output_tokens(), 2);
-  ExpectCompletions("job", {row}, Spec(100));
+  ExpectCompletions("job", {row}, spec);
 }
 
 TEST_P(RunnerTest, LogprobsComeWhenAsked) {
