@@ -77,7 +77,7 @@ int64_t ResidentBytes() {
 }
 
 TEST(SmolLm2Test, GreedyContinuationsAreEqualInF32WithinTheMemoryBudget) {
-  const int64_t before = ResidentBytes();
+  [[maybe_unused]] const int64_t before = ResidentBytes();
   const std::unique_ptr<LocalEngine> engine = SmolLm2Engine(ComputeType::kF32);
   ASSERT_NE(engine, nullptr);
   const nlohmann::json cases = Cases("greedy.json");

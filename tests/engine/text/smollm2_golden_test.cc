@@ -74,7 +74,9 @@ TEST_F(SmolLm2GoldenTest, EncodesAllStringsToTheSameIds) {
 }
 
 TEST_F(SmolLm2GoldenTest, DecodesAllIdsToTheSameText) {
-  for (const json& golden : ReadDataJson("smollm2/tokens.json")["cases"]) {
+  const json cases = ReadDataJson("smollm2/tokens.json")["cases"];
+  ASSERT_EQ(cases.size(), 264u);
+  for (const json& golden : cases) {
     const std::string decoded = encoder_->tokenizer()->Decode(golden["ids"].get<Ids>(), false);
     EXPECT_EQ(decoded, golden[golden["lossless"].get<bool>() ? "text" : "decoded"])
         << golden["name"];
@@ -98,7 +100,9 @@ TEST_F(SmolLm2GoldenTest, EncodesAllChatsToTheSameIds) {
 }
 
 TEST_F(SmolLm2GoldenTest, EncodesThePromptsOfGreedyContinuations) {
-  for (const json& golden : ReadDataJson("smollm2/greedy.json")["cases"]) {
+  const json cases = ReadDataJson("smollm2/greedy.json")["cases"];
+  ASSERT_EQ(cases.size(), 16u);
+  for (const json& golden : cases) {
     ASSERT_OK_AND_ASSIGN(const Ids ids,
                          golden.contains("messages")
                              ? encoder_->EncodeChat(golden["messages"], {})
