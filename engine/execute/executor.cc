@@ -4,13 +4,12 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
-
-constexpr int64_t kStrideFloats = 16;
 
 // The sequences' spans as the ops see them at one layer: rows counted from the batch's first, pages
 // by address. `pages` owns what the spans point to.
@@ -44,7 +43,7 @@ LayerSpans SpansOfLayer(int64_t layer, const Batch& batch, const KvCache& cache,
 }
 
 int64_t HiddenFloats(const ModelConfig& config, const ExecutorLimits& limits) {
-  return limits.max_sweep_tokens * RoundUp(config.model_width, kStrideFloats);
+  return limits.max_sweep_tokens * RowStride(config.model_width);
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(const ModelConfig& co
   const std::span<std::byte> bytes = executor->memory_.bytes();
   std::span<float> floats(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
   executor->hidden_ = {floats.data(), limits.max_sweep_tokens, config.model_width,
-                       RoundUp(config.model_width, kStrideFloats)};
+                       RowStride(config.model_width)};
   executor->scratch_ = floats.subspan(static_cast<size_t>(HiddenFloats(config, limits)));
   return executor;
 }

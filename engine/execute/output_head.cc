@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/model/scratch.h"
 #include "engine/sampling/sampler.h"
-#include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -17,19 +17,6 @@ namespace {
 constexpr int64_t kChunkTokens = 2048;
 // Rows that go through the head together; the head's weights are read once a group.
 constexpr int64_t kGroupRows = 256;
-constexpr int64_t kStrideFloats = 16;
-
-int64_t Stride(int64_t columns) {
-  return RoundUp(columns, kStrideFloats);
-}
-
-MatrixView Carve(std::span<float>& scratch, int64_t rows, int64_t columns) {
-  const size_t size = static_cast<size_t>(rows * Stride(columns));
-  CHECK_LE(size, scratch.size());
-  MatrixView matrix{scratch.data(), rows, columns, Stride(columns)};
-  scratch = scratch.subspan(size);
-  return matrix;
-}
 
 }  // namespace
 
@@ -48,8 +35,8 @@ OutputHead::OutputHead(const ModelConfig& config, const ModelWeights& weights, F
 }
 
 int64_t OutputHead::ScratchFloats(const ModelConfig& config) {
-  const int64_t finished = Stride(config.model_width) + Stride(config.embedding_width);
-  return kGroupRows * finished + std::max(kGroupRows * kChunkTokens, Stride(config.vocabulary));
+  const int64_t finished = RowStride(config.model_width) + RowStride(config.embedding_width);
+  return kGroupRows * finished + std::max(kGroupRows * kChunkTokens, RowStride(config.vocabulary));
 }
 
 absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(MatrixView hidden,
@@ -77,8 +64,7 @@ absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow>
   MatrixView finished = FinishRows(hidden, hidden_rows, scratch, rest);
   std::vector<HeadState> states(rows.size(), InitialHeadState());
   for (const Chunk& chunk : chunks_) {
-    std::span<float> memory = rest;
-    MatrixView logits = Carve(memory, finished.rows, chunk.weight.outputs);
+    MatrixView logits = Scratch(rest).Take(finished.rows, chunk.weight.outputs);
     ops_.MatMul({.x = finished, .weight = chunk.weight, .out = logits});
     ops_.HeadReduce({.logits = logits,
                      .first_token = chunk.first_token,
@@ -119,16 +105,17 @@ std::vector<float> OutputHead::Logits(MatrixView hidden, std::span<const int64_t
 MatrixView OutputHead::FinishRows(MatrixView hidden, std::span<const int64_t> rows,
                                   std::span<float> scratch, std::span<float>& rest) {
   const int64_t count = static_cast<int64_t>(rows.size());
-  MatrixView finished = Carve(scratch, count, config_.embedding_width);
-  MatrixView gathered = Carve(scratch, count, config_.model_width);
+  Scratch memory(scratch);
+  MatrixView finished = memory.Take(count, config_.embedding_width);
+  MatrixView gathered = memory.Take(count, config_.model_width);
   ops_.GatherRows(hidden, rows, gathered);
   forward_.Finish(weights_, gathered, finished);
-  rest = scratch;
+  rest = memory.rest();
   return finished;
 }
 
 std::span<const float> OutputHead::RowLogits(MatrixView finished_row, std::span<float> scratch) {
-  MatrixView logits = Carve(scratch, 1, config_.vocabulary);
+  MatrixView logits = Scratch(scratch).Take(1, config_.vocabulary);
   for (const Chunk& chunk : chunks_) {
     ops_.MatMul({.x = finished_row,
                  .weight = chunk.weight,

@@ -4,35 +4,11 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 
 namespace nightshift {
 namespace {
-
-// Rows begin at whole cache lines.
-constexpr int64_t kStrideFloats = 16;
-
-int64_t Stride(int64_t columns) {
-  return RoundUp(columns, kStrideFloats);
-}
-
-// Carves matrices one after another from scratch memory.
-class Scratch {
- public:
-  explicit Scratch(std::span<float> memory) : memory_(memory) {}
-
-  MatrixView Take(int64_t rows, int64_t columns) {
-    const size_t size = static_cast<size_t>(rows * Stride(columns));
-    CHECK_LE(size, memory_.size());
-    MatrixView matrix{memory_.data(), rows, columns, Stride(columns)};
-    memory_ = memory_.subspan(size);
-    return matrix;
-  }
-  std::span<float> rest() const { return memory_; }
-
- private:
-  std::span<float> memory_;
-};
 
 // Long waves turn `factor` times slower, short ones as before, those between by interpolation.
 double ScaleLlama3(double frequency, const RopeConfig& rope) {
@@ -94,12 +70,12 @@ Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& 
       inverse_frequencies_(InverseFrequencies(config)) {}
 
 int64_t Forward::ScratchFloats(const ModelConfig& config, int64_t rows) {
-  const int64_t q = Stride(config.num_heads * config.head_width);
-  const int64_t kv = Stride(config.num_kv_heads * config.head_width);
+  const int64_t q = RowStride(config.num_heads * config.head_width);
+  const int64_t kv = RowStride(config.num_kv_heads * config.head_width);
   const int64_t attention = 2 * q + 2 * kv;
-  const int64_t ffn = (config.gated_ffn ? 2 : 1) * Stride(config.ffn_width);
-  const int64_t layer = Stride(config.model_width) + std::max(attention, ffn);
-  return rows * std::max(layer, Stride(config.embedding_width));
+  const int64_t ffn = (config.gated_ffn ? 2 : 1) * RowStride(config.ffn_width);
+  const int64_t layer = RowStride(config.model_width) + std::max(attention, ffn);
+  return rows * std::max(layer, RowStride(config.embedding_width));
 }
 
 void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
