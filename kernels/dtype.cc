@@ -28,6 +28,16 @@ const char* DTypeName(DType dtype) {
       return "I8G64";
     case DType::kI4G64:
       return "I4G64";
+    case DType::kQ2K:
+      return "Q2_K";
+    case DType::kQ3K:
+      return "Q3_K";
+    case DType::kQ4K:
+      return "Q4_K";
+    case DType::kQ5K:
+      return "Q5_K";
+    case DType::kQ6K:
+      return "Q6_K";
   }
   return "unknown";
 }

@@ -19,6 +19,12 @@ enum class DType : uint8_t {
   kU8G64 = 21,   // 8-bit asymmetric with minimum, groups of 64
   kI8G64 = 22,   // 8-bit symmetric, groups of 64
   kI4G64 = 23,   // 4-bit symmetric, groups of 64
+  // Super-blocks of 256 along the reduction dimension, bit for bit as GGUF has them.
+  kQ2K = 32,
+  kQ3K = 33,
+  kQ4K = 34,
+  kQ5K = 35,
+  kQ6K = 36,
 };
 
 const char* DTypeName(DType dtype);

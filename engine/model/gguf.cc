@@ -1,7 +1,6 @@
 #include "engine/model/gguf.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/model/gguf_cursor.h"
-#include "engine/model/stored_panel.h"
+#include "engine/model/gguf_types.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/checked_math.h"
 #include "kernels/base/status_macros.h"
@@ -171,65 +170,38 @@ class MetadataReader {
   int64_t array_elements_ = 0;
 };
 
-struct TensorType {
-  uint32_t number;
-  const char* name;
-  std::optional<DType> dtype;  // nothing: known, but not supported
-};
-constexpr std::array kTensorTypes = {
-    TensorType{0, "F32", DType::kF32},       TensorType{1, "F16", DType::kF16},
-    TensorType{2, "Q4_0", DType::kI4G32},    TensorType{3, "Q4_1", DType::kU4G32},
-    TensorType{6, "Q5_0", std::nullopt},     TensorType{7, "Q5_1", std::nullopt},
-    TensorType{8, "Q8_0", DType::kI8G32},    TensorType{9, "Q8_1", std::nullopt},
-    TensorType{10, "Q2_K", std::nullopt},    TensorType{11, "Q3_K", std::nullopt},
-    TensorType{12, "Q4_K", std::nullopt},    TensorType{13, "Q5_K", std::nullopt},
-    TensorType{14, "Q6_K", std::nullopt},    TensorType{15, "Q8_K", std::nullopt},
-    TensorType{16, "IQ2_XXS", std::nullopt}, TensorType{17, "IQ2_XS", std::nullopt},
-    TensorType{18, "IQ3_XXS", std::nullopt}, TensorType{19, "IQ1_S", std::nullopt},
-    TensorType{20, "IQ4_NL", std::nullopt},  TensorType{21, "IQ3_S", std::nullopt},
-    TensorType{22, "IQ2_S", std::nullopt},   TensorType{23, "IQ4_XS", std::nullopt},
-    TensorType{24, "I8", std::nullopt},      TensorType{25, "I16", std::nullopt},
-    TensorType{26, "I32", std::nullopt},     TensorType{27, "I64", std::nullopt},
-    TensorType{28, "F64", std::nullopt},     TensorType{29, "IQ1_M", std::nullopt},
-    TensorType{30, "BF16", DType::kBF16},    TensorType{34, "TQ1_0", std::nullopt},
-    TensorType{35, "TQ2_0", std::nullopt},   TensorType{39, "MXFP4", std::nullopt},
-};
-
-std::string TensorTypeName(uint32_t number) {
-  for (const TensorType& type : kTensorTypes) {
-    if (type.number == number) {
-      return type.name;
-    }
-  }
-  return absl::StrCat("number ", number);
-}
-
-std::optional<DType> SupportedType(uint32_t number) {
-  for (const TensorType& type : kTensorTypes) {
-    if (type.number == number) {
-      return type.dtype;
-    }
-  }
-  return std::nullopt;
-}
-
-// Fills rows and row_bytes from the shape. False when they overflow or do not fit the type's block.
-bool FillSizes(SourceTensor& tensor) {
-  std::optional<int64_t> row_bytes;
-  if (IsFloat(tensor.dtype)) {
-    row_bytes = CheckedMultiply({tensor.shape.back(), FloatBytes(tensor.dtype)});
-  } else if (CheckedMultiply(
-                 {tensor.shape.back(), 2})) {  // A block row has less than 2 bytes each.
-    row_bytes = BlockRowBytes(tensor.dtype, tensor.shape.back());
-  }
+// Fills rows and row_bytes from the shape, whose rows are whole blocks. False when they overflow.
+bool FillSizes(const GgufType& type, SourceTensor& tensor) {
+  std::optional<int64_t> bytes = CheckedMultiply({tensor.shape.back() / type.values, type.bytes});
+  tensor.row_bytes = bytes.value_or(0);
   tensor.rows = 1;
-  std::optional<int64_t> bytes = row_bytes;
   for (size_t i = 0; bytes && i + 1 < tensor.shape.size(); ++i) {
     bytes = CheckedMultiply({*bytes, tensor.shape[i]});
     tensor.rows = bytes ? tensor.rows * tensor.shape[i] : 0;  // Never above `bytes`.
   }
-  tensor.row_bytes = row_bytes.value_or(0);
   return bytes.has_value();
+}
+
+// Takes over the type with this number in the file.
+void FillType(uint32_t number, GgufCursor& cursor, SourceTensor& tensor) {
+  const GgufType* const type = FindGgufType(number);
+  if (type == nullptr) {
+    cursor.Refuse(absl::StrCat("tensor ", tensor.name, " has the type ", GgufTypeName(number),
+                               "; supported: ", SupportedGgufTypes()));
+    return;
+  }
+  tensor.dtype = type->stored;
+  tensor.blocks = type->is_float() ? nullptr : type;
+  if (!cursor.ok()) {
+    return;
+  }
+  if (tensor.shape.back() % type->values != 0) {
+    cursor.Refuse(absl::StrCat("tensor ", tensor.name, " has rows of ", tensor.shape.back(),
+                               " values, which do not fill ", type->name, "'s blocks of ",
+                               type->values));
+  } else if (!FillSizes(*type, tensor)) {
+    cursor.Refuse(absl::StrCat("tensor ", tensor.name, " has a shape that overflows"));
+  }
 }
 
 // One record of the tensor table; its offset is relative to the data.
@@ -250,16 +222,7 @@ SourceTensor ReadTensorRecord(GgufCursor& cursor) {
   }
   const uint32_t type = cursor.Number<uint32_t>();
   tensor.offset = CheckedSigned(cursor.Number<uint64_t>()).value_or(-1);
-  const std::optional<DType> dtype = SupportedType(type);
-  if (!dtype) {
-    cursor.Refuse(absl::StrCat("tensor ", tensor.name, " has the type ", TensorTypeName(type),
-                               "; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1"));
-  }
-  tensor.dtype = dtype.value_or(DType::kF32);
-  if (cursor.ok() && !FillSizes(tensor)) {
-    cursor.Refuse(absl::StrCat("tensor ", tensor.name,
-                               " has a shape that overflows or does not fill blocks of 32"));
-  }
+  FillType(type, cursor, tensor);
   return tensor;
 }
 

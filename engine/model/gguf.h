@@ -25,8 +25,7 @@ struct GgufMetadata {
   std::map<std::string, std::vector<double>> number_arrays;
 };
 
-// A GGUF file as a checkpoint. Tensor types F32, F16, BF16, Q8_0, Q4_0, Q4_1. Immutable,
-// thread-safe.
+// A GGUF file as a checkpoint, of the tensor types in gguf_types.h. Immutable, thread-safe.
 class GgufCheckpoint : public TensorSource {
  public:
   // Errors: NOT_FOUND; INVALID_ARGUMENT naming key or tensor (also a type that is not supported);

@@ -42,6 +42,8 @@ struct TensorEntry {
   DType dtype = DType::kF32;
   int64_t outputs = 0;  // N; the length of a vector
   int64_t inputs = 0;   // K; 1 for a vector
+  // What GGUF calls the blocks that it was imported from: "Q5_0"; empty for float types.
+  std::string source_type;
   std::vector<ShardEntry> shards;
 };
 

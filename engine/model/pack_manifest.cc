@@ -28,6 +28,7 @@ using Json = nlohmann::json;
 constexpr char kFormatName[] = "nightshift-pack";
 constexpr char kDigestField[] = "digest";
 constexpr size_t kMaxSources = 20'000;
+constexpr size_t kMaxSourceTypeBytes = 32;
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 
 std::string HashText(uint64_t hash) {
@@ -62,12 +63,16 @@ Json TensorToJson(const TensorEntry& tensor) {
     shards.push_back(
         {shard.first_output, shard.outputs, shard.offset, shard.bytes, HashText(shard.xxh3)});
   }
-  return {{"name", tensor.name},
-          {"layout", static_cast<int>(tensor.layout)},
-          {"type", static_cast<int>(tensor.dtype)},
-          {"outputs", tensor.outputs},
-          {"inputs", tensor.inputs},
-          {"shards", std::move(shards)}};
+  Json json = {{"name", tensor.name},
+               {"layout", static_cast<int>(tensor.layout)},
+               {"type", static_cast<int>(tensor.dtype)},
+               {"outputs", tensor.outputs},
+               {"inputs", tensor.inputs},
+               {"shards", std::move(shards)}};
+  if (!tensor.source_type.empty()) {
+    json["source_type"] = tensor.source_type;
+  }
+  return json;
 }
 
 // Parsing state of one manifest: turns problems into DATA_LOSS statuses that name the pack.
@@ -136,6 +141,7 @@ absl::StatusOr<TensorEntry> ManifestParser::Tensor(const Json& json) const {
   const int64_t type = reader.RequiredInteger("type", 0, UINT8_MAX);
   tensor.outputs = reader.RequiredInteger("outputs", 1, INT64_MAX);
   tensor.inputs = reader.RequiredInteger("inputs", 1, INT64_MAX);
+  tensor.source_type = reader.Text("source_type", "").substr(0, kMaxSourceTypeBytes);
   const auto shards = json.find("shards");
   if (!reader.status().ok() || shards == json.end() || !shards->is_array()) {
     return Bad(absl::StrCat("tensor ", tensor.name.substr(0, 128), " lacks a field"));
@@ -212,6 +218,10 @@ absl::Status ManifestParser::CheckAgainstModel(const PackManifest& manifest) con
           "tensor ", spec.name, " has layout ", static_cast<int>(tensor->layout), " and shape [",
           tensor->outputs, ", ", tensor->inputs, "]; the model asks for layout ",
           static_cast<int>(spec.layout), " and [", spec.outputs, ", ", spec.inputs, "]"));
+    }
+    if (!FitsStoredType(tensor->dtype, tensor->inputs)) {
+      return Bad(absl::StrCat("tensor ", spec.name, " has type ", DTypeName(tensor->dtype), " and ",
+                              tensor->inputs, " inputs, which do not fill its blocks"));
     }
     ++next;
   }

@@ -78,9 +78,9 @@ PackWriter::~PackWriter() {
   close(extent_fd_);
 }
 
-void PackWriter::BeginTensor(const std::string& name, TensorLayout layout, DType dtype,
-                             int64_t outputs, int64_t inputs) {
-  written_.tensors.push_back({name, layout, dtype, outputs, inputs, {}});
+void PackWriter::BeginTensor(const TensorSpec& spec, DType dtype, const std::string& source_type) {
+  written_.tensors.push_back(
+      {spec.name, spec.layout, dtype, spec.outputs, spec.inputs, source_type, {}});
 }
 
 absl::Status PackWriter::AppendShard(int64_t outputs, std::span<const std::byte> bytes) {

@@ -38,8 +38,8 @@ class PackWriter {
   PackWriter(const PackWriter&) = delete;
   PackWriter& operator=(const PackWriter&) = delete;
 
-  void BeginTensor(const std::string& name, TensorLayout layout, DType dtype, int64_t outputs,
-                   int64_t inputs);
+  // `source_type`: TensorEntry::source_type.
+  void BeginTensor(const TensorSpec& spec, DType dtype, const std::string& source_type);
   // The next `outputs` rows of the tensor, as the pack stores them.
   // Errors: FAILED_PRECONDITION with the system's reason (a full disk).
   absl::Status AppendShard(int64_t outputs, std::span<const std::byte> bytes);

@@ -18,11 +18,14 @@ inline constexpr int64_t kMaxSourceTensors = 1'000'000;
 inline constexpr size_t kMaxSourceDimensions = 8;
 inline constexpr size_t kMaxSourceNameBytes = 512;
 
+struct GgufType;
+
 // One tensor as a checkpoint stores it. Rows lie one after another, `row_bytes` each.
 struct SourceTensor {
   std::string name;
-  // A float type, or kI8G32, kI4G32, kU4G32 for GGUF's Q8_0, Q4_0, Q4_1 blocks.
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // what a pack keeps it as
+  // How rows of a quantised type lie (gguf_types.h); nullptr for float types.
+  const GgufType* blocks = nullptr;
   std::vector<int64_t> shape;  // slowest dimension first, as Hugging Face writes it; at least one
   int64_t rows = 0;            // product of all but the last
   int64_t row_bytes = 0;

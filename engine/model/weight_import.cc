@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/model/finite_weights.h"
+#include "engine/model/gguf_types.h"
 #include "engine/model/stored_panel.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/convert.h"
@@ -21,12 +23,16 @@ int64_t ExtentBytesOfTensor(const TensorOrigin& origin) {
 absl::Status ReadRows(const TensorOrigin& origin, const TensorSource& source, int64_t first,
                       int64_t count, std::span<std::byte> rows) {
   if (origin.paired_heads == 0) {
-    return source.ReadRows(*origin.source, first, rows);
+    RETURN_IF_ERROR(source.ReadRows(*origin.source, first, rows));
   }
   const size_t row_bytes = static_cast<size_t>(origin.source->row_bytes);
   for (int64_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(source.ReadRows(*origin.source, origin.SourceRow(first + i),
-                                    rows.subspan(static_cast<size_t>(i) * row_bytes, row_bytes)));
+    const std::span<std::byte> row = rows.subspan(static_cast<size_t>(i) * row_bytes, row_bytes);
+    const int64_t source_row = origin.SourceRow(first + i);
+    if (origin.paired_heads != 0) {
+      RETURN_IF_ERROR(source.ReadRows(*origin.source, source_row, row));
+    }
+    RETURN_IF_ERROR(CheckFiniteRow(*origin.source, source_row, row));
   }
   return absl::OkStatus();
 }
@@ -39,7 +45,8 @@ absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
   const int64_t shard_outputs = ShardPanels(dtype, spec.inputs) * kPanelOutputs;
   std::vector<std::byte> rows;
   std::vector<std::byte> shard;
-  writer.BeginTensor(spec.name, spec.layout, dtype, spec.outputs, spec.inputs);
+  const GgufType* const blocks = origin.source->blocks;
+  writer.BeginTensor(spec, dtype, blocks == nullptr ? "" : blocks->name);
   for (int64_t first = 0; first < spec.outputs; first += shard_outputs) {
     const int64_t end = std::min(first + shard_outputs, spec.outputs);
     shard.resize(
@@ -50,10 +57,10 @@ absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
       rows.resize(static_cast<size_t>(count * origin.source->row_bytes));
       RETURN_IF_ERROR(ReadRows(origin, source, row, count, rows));
       const std::span<std::byte> panel = rest.first(static_cast<size_t>(panel_bytes));
-      if (IsFloat(dtype)) {
+      if (blocks == nullptr) {
         PackPanels(rows.data(), dtype, count, spec.inputs, panel.data());
       } else {
-        PackBlocks(dtype, rows, count, spec.inputs, panel);
+        PackBlocks(*blocks, rows, count, spec.inputs, panel);
       }
       rest = rest.subspan(static_cast<size_t>(panel_bytes));
     }
@@ -70,13 +77,14 @@ absl::Status WriteVector(const TensorOrigin& origin, const TensorSource& source,
   if (origin.source != nullptr) {
     std::vector<std::byte> stored(static_cast<size_t>(origin.source->row_bytes));
     RETURN_IF_ERROR(source.ReadRows(*origin.source, 0, stored));
+    RETURN_IF_ERROR(CheckFiniteRow(*origin.source, 0, stored));
     std::vector<float> widened(values.size());
     WidenToF32(origin.source->dtype, stored.data(), spec.outputs, widened.data());
     for (int64_t i = 0; i < spec.outputs; ++i) {
       values[static_cast<size_t>(i)] = widened[static_cast<size_t>(origin.SourceRow(i))];
     }
   }
-  writer.BeginTensor(spec.name, spec.layout, DType::kF32, spec.outputs, 1);
+  writer.BeginTensor(spec, DType::kF32, "");
   return writer.AppendShard(spec.outputs, std::as_bytes(std::span(values)));
 }
 

@@ -21,6 +21,9 @@ using Json = nlohmann::ordered_json;
 constexpr char kSecondRounding[] =
     "quantised weights are rounded a second time, to bf16, when a job runs in bf16; f32 keeps them";
 
+constexpr char kExpansion[] =
+    "quantised weights have the source's values; loading expands them to the compute type";
+
 std::string HashText(uint64_t hash) {
   return absl::StrFormat("%016x", hash);
 }
@@ -29,6 +32,8 @@ struct WeightTotals {
   int64_t parameters = 0;
   bool quantised = false;
   std::map<std::string, int64_t> bytes_by_type;
+  // Of those types that GGUF blocks became: bytes by the type that they had there.
+  std::map<std::string, std::map<std::string, int64_t>> bytes_by_source_type;
   int64_t f32_bytes = 0;  // in memory
   int64_t bf16_bytes = 0;
 };
@@ -40,6 +45,9 @@ WeightTotals TotalsOf(const PackManifest& manifest) {
     totals.quantised = totals.quantised || !IsFloat(tensor.dtype);
     for (const ShardEntry& shard : tensor.shards) {
       totals.bytes_by_type[DTypeName(tensor.dtype)] += shard.bytes;
+      if (!tensor.source_type.empty()) {
+        totals.bytes_by_source_type[DTypeName(tensor.dtype)][tensor.source_type] += shard.bytes;
+      }
     }
     const bool vector = tensor.layout == TensorLayout::kVector;
     const int64_t vector_bytes = tensor.outputs * FloatBytes(DType::kF32);
@@ -78,6 +86,7 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"bos_token", config.bos_token},
                {"eos_tokens", config.eos_tokens},
                {"weight_bytes_by_type", totals.bytes_by_type},
+               {"weight_bytes_by_source_type", totals.bytes_by_source_type},
                {"extent_bytes", manifest.extent_bytes},
                {"memory_bytes", {{"f32", totals.f32_bytes}, {"bf16", totals.bf16_bytes}}},
                {"second_rounding_in_bf16", totals.quantised},
@@ -122,6 +131,21 @@ std::string TokenizerLine(const Json& tokenizer) {
                             tokenizer["added_tokens"].get<int64_t>(), " added tokens");
 }
 
+// What the tensors of a pack's type were in GGUF: ", from "Q5_0" 1.0 MiB, "Q8_0" 2.0 MiB".
+std::string SourceTypes(const Json& json, const std::string& type) {
+  const Json& all = json["weight_bytes_by_source_type"];
+  const auto sources = all.find(type);
+  if (sources == all.end()) {
+    return "";
+  }
+  std::string text;
+  for (const auto& [source_type, bytes] : sources->items()) {
+    absl::StrAppend(&text, text.empty() ? ", from " : ", ", Dump(source_type), " ",
+                    Mebibytes(bytes.get<int64_t>()));
+  }
+  return text;
+}
+
 // Names and texts from the source pass through Dump, so control characters reach no terminal.
 std::string ModelToText(const Json& json) {
   std::string text;
@@ -143,13 +167,15 @@ std::string ModelToText(const Json& json) {
   AppendLine(text, "bos, eos",
              absl::StrCat(Dump(json["bos_token"]), ", ", Dump(json["eos_tokens"])));
   for (const auto& [type, bytes] : json["weight_bytes_by_type"].items()) {
-    AppendLine(text, "weights", absl::StrCat(type, " ", Mebibytes(bytes.get<int64_t>())));
+    AppendLine(text, "weights",
+               absl::StrCat(type, " ", Mebibytes(bytes.get<int64_t>()), SourceTypes(json, type)));
   }
   const Json& memory = json["memory_bytes"];
   AppendLine(text, "memory",
              absl::StrCat(Mebibytes(memory["f32"].get<int64_t>()), " in f32, ",
                           Mebibytes(memory["bf16"].get<int64_t>()), " in bf16"));
   if (json["second_rounding_in_bf16"].get<bool>()) {
+    AppendLine(text, "loading", kExpansion);
     AppendLine(text, "rounding", kSecondRounding);
   }
   AppendLine(text, "tokenizer", TokenizerLine(json["tokenizer"]));

@@ -221,9 +221,9 @@ INSTANTIATE_TEST_SUITE_P(
                     [](TinyGguf& gguf) { gguf.Add("blk.0.attn_q_norm.weight", 1, 32, kGgufF32); },
                     "blk.0.attn_q_norm.weight has no use"},
         RefusedCase{
-            "UnknownSuperBlockType",
-            [](TinyGguf& gguf) { gguf.writer.Tensor("blk.9.x", {256}, 14, std::string(210, 'x')); },
-            "blk.9.x has the type Q6_K; supported: F32"}),
+            "UnsupportedBlockType",
+            [](TinyGguf& gguf) { gguf.writer.Tensor("blk.9.x", {256}, 23, std::string(136, 'x')); },
+            "blk.9.x has the type IQ4_XS; supported: F32"}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -245,8 +245,24 @@ const MalformedCase kMalformed[] = {
      },
      kInvalid, "overflows"},
     {"RowNotWholeBlocks", [] { return OneTensor({33}, kGgufQ4_0, 0); }, kInvalid,
-     "does not fill blocks of 32"},
-    {"TypeQ4K", [] { return OneTensor({256}, 12, 0); }, kInvalid, "tensor t has the type Q4_K"},
+     "rows of 33 values, which do not fill Q4_0's blocks of 32"},
+    {"RowNotWholeSuperBlocks",
+     [] {
+       return OneTensor({288, 2}, 12, 0);
+     },
+     kInvalid, "rows of 288 values, which do not fill Q4_K's blocks of 256"},
+    {"SuperBlockRowOverflows",
+     [] {
+       return OneTensor({1ULL << 62, 4}, 14, 0);
+     },
+     kInvalid, "overflows"},
+    {"TypeIq4Xs", [] { return OneTensor({256}, 23, 0); }, kInvalid,
+     "tensor t has the type IQ4_XS; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, "
+     "Q3_K, Q4_K, Q5_K, Q6_K"},
+    {"TypeIq4Nl", [] { return OneTensor({32}, 20, 0); }, kInvalid, "has the type IQ4_NL;"},
+    {"TypeTq20", [] { return OneTensor({256}, 35, 0); }, kInvalid, "has the type TQ2_0;"},
+    {"TypeMxfp4", [] { return OneTensor({32}, 39, 0); }, kInvalid, "has the type MXFP4;"},
+    {"TypeQ8K", [] { return OneTensor({256}, 15, 0); }, kInvalid, "has the type Q8_K;"},
     {"TypeUnknown", [] { return OneTensor({4}, 1000, 0); }, kInvalid, "number 1000"},
     {"OffsetBeyondTheFile", [] { return OneTensor({4}, kGgufF32, 1 << 20); }, kInvalid,
      "is its place"},

@@ -183,8 +183,10 @@ const ManifestCase kManifests[] = {
        m["tensors"].back()["name"] = "extra";
      },
      kLost, "tensor extra occurs twice or does not belong"},
-    {"ReservedType", [](Json& m) { m["tensors"][0]["type"] = 34; }, kInvalid,
-     "type 34, which this version cannot read"},
+    {"FreeTypeNumber", [](Json& m) { m["tensors"][0]["type"] = 37; }, kInvalid,
+     "type 37, which this version cannot read"},
+    {"RowsThatDoNotFillSuperBlocks", [](Json& m) { m["tensors"][0]["type"] = 34; }, kLost,
+     "embed has type Q4_K and 64 inputs, which do not fill its blocks"},
     {"UnknownType", [](Json& m) { m["tensors"][0]["type"] = 200; }, kInvalid, "type 200"},
     {"LayoutUnknown", [](Json& m) { m["tensors"][0]["layout"] = 3; }, kLost, "lacks a field"},
     {"VectorLayoutForAMatrix", [](Json& m) { m["tensors"][0]["layout"] = 2; }, kLost,

@@ -106,21 +106,19 @@ INSTANTIATE_TEST_SUITE_P(All, GroupTypeTest,
 TEST(StoredPanelTest, NumbersOfTheFormatAreThoseOfTheTypes) {
   EXPECT_EQ(StoredDType(1), DType::kF32);
   EXPECT_EQ(StoredDType(18), DType::kU4G32);
-  for (const int64_t reserved : {-1, 0, 4, 15, 24, 32, 36, 255, 256 + 1}) {
+  EXPECT_EQ(StoredDType(32), DType::kQ2K);
+  EXPECT_EQ(StoredDType(36), DType::kQ6K);
+  for (const int64_t reserved : {-1, 0, 4, 15, 24, 31, 37, 255, 256 + 1}) {
     EXPECT_FALSE(StoredDType(reserved).has_value()) << reserved;
   }
 }
 
-TEST(StoredPanelTest, RowsBeyondTheLastAreZero) {
-  const std::vector<std::byte> rows(18, std::byte{0x77});
-  std::vector<std::byte> panel(static_cast<size_t>(StoredPanelBytes(DType::kI4G32, 32)),
-                               std::byte{0xff});
-  PackBlocks(DType::kI4G32, rows, 1, 32, panel);
-  std::vector<float> expanded(32 * 64);
-  ExpandPanel(DType::kI4G32, panel, 32, expanded.data());
-  for (size_t i = 0; i < expanded.size(); ++i) {
-    ASSERT_EQ(expanded[i] != 0.0F, i % 128 < 2) << i;  // Row 0 is the first pair of each 128.
-  }
+TEST(StoredPanelTest, SuperBlocksTakeWholeBlocksOnly) {
+  EXPECT_TRUE(FitsStoredType(DType::kQ3K, 512));
+  EXPECT_FALSE(FitsStoredType(DType::kQ3K, 288));
+  EXPECT_TRUE(FitsStoredType(DType::kI8G32, 288));
+  EXPECT_EQ(StoredPanelBytes(DType::kQ2K, 512), 2 * 64 * 84);
+  EXPECT_EQ(StoredPanelBytes(DType::kQ6K, 256), 64 * 210);
 }
 
 }  // namespace
