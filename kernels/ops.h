@@ -29,7 +29,8 @@ struct MatMulArgs {
 };
 
 // One request's rows in a ragged batch: `num_rows` rows from `first_row`, at consecutive positions
-// from `first_position`. `pages` covers positions [0, first_position + num_rows) in order.
+// from `first_position`. `pages` covers positions [0, first_position + num_rows) in order; pages of
+// positions that no row sees (behind the window) may be null.
 struct AttentionSpan {
   int64_t first_row = 0;
   int64_t num_rows = 0;
@@ -43,6 +44,8 @@ struct AttentionArgs {
   KvPageLayout layout;
   int64_t num_heads = 0;  // H, a multiple of G; query head h reads kv head h / (H / G)
   float scale = 1.0F;     // multiplies q.k
+  float softcap = 0.0F;   // above 0: scaled scores s become softcap * tanh(s / softcap)
+  int64_t window = 0;     // above 0: a query sees that many keys, its own the last; 0: all
   std::span<const AttentionSpan> spans;
 };
 
@@ -59,14 +62,14 @@ struct RopeArgs {
   int64_t head_width = 0;
   // Angle per position of pair i (dimension i with i + size/2); rotated dimensions = 2 * size.
   std::span<const float> inverse_frequencies;
-  float magnitude = 1.0F;  // multiplies cos and sin (yarn); 1 elsewhere
+  float magnitude = 1.0F;              // multiplies cos and sin (yarn); 1 elsewhere
   std::span<const int32_t> positions;  // [T]
 };
 
 // What the sampler asks of the output head for one row.
 struct HeadRequest {
-  float temperature = 0.0F;  // 0: greedy, no noise
-  uint64_t noise_key = 0;    // a hash of (seed, request, position); see NoiseAt
+  float temperature = 0.0F;    // 0: greedy, no noise
+  uint64_t noise_key = 0;      // a hash of (seed, request, position); see NoiseAt
   int32_t num_candidates = 1;  // how many of the best logits to keep, >= 1
 };
 
@@ -81,16 +84,16 @@ struct HeadState {
   double sum_exp;   // of logits relative to max_logit
   // Of logits / temperature relative to max_logit / temperature; stays 0 when greedy.
   double tempered_sum_exp;
-  float best_noisy;           // start at -infinity
-  int32_t noisy_winner;       // argmax of logit / temperature + Gumbel noise; -1 at start
-  float noisy_winner_logit;   // its logit, before temperature and noise
+  float best_noisy;          // start at -infinity
+  int32_t noisy_winner;      // argmax of logit / temperature + Gumbel noise; -1 at start
+  float noisy_winner_logit;  // its logit, before temperature and noise
   // Best first; equal logits: the lower token first. NaN and -infinity never enter, nor do they
   // win; a NaN shows in sum_exp, unless all are.
   std::vector<Candidate> candidates;
 };
 
 struct HeadReduceArgs {
-  MatrixView logits;            // [T, n] of tokens [first_token, first_token + n)
+  MatrixView logits;  // [T, n] of tokens [first_token, first_token + n)
   int32_t first_token = 0;
   std::span<const HeadRequest> requests;  // [T]
   std::span<HeadState> states;            // [T], continued
@@ -114,17 +117,27 @@ class Ops {
   // out = (x - mean) / sqrt(variance + epsilon) * weight + bias. x, out [T, E]; may be the same.
   virtual void LayerNorm(MatrixView x, const float* weight, const float* bias, float epsilon,
                          MatrixView out) = 0;
+  // RmsNorm in place of each head of every row by one weight [D]. x [T, heads*D].
+  virtual void HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight,
+                           float epsilon) = 0;
   virtual void MatMul(const MatMulArgs& args) = 0;
   virtual void Rope(const RopeArgs& args) = 0;
   // Writes the rows' keys and values into their pages, rounded to the pages' type.
   virtual void StoreKv(const StoreKvArgs& args) = 0;
-  // Causal attention over the pages, those of the call's own rows included (StoreKv goes first).
+  // Causal attention over the pages, those of the call's own rows included (StoreKv goes first),
+  // of the last `window` keys where there is one.
   // Key tiles of 64 from position 0, merged in ascending order; never materialises T x T.
   virtual void Attention(const AttentionArgs& args) = 0;
   // x = activation(x) in place. x [T, F].
   virtual void Activate(Activation activation, MatrixView x) = 0;
   // gate = activation(gate) * up in place. gate, up [T, F].
   virtual void GatedActivate(Activation activation, MatrixView gate, MatrixView up) = 0;
+  // x = factor * x in place.
+  virtual void Scale(float factor, MatrixView x) = 0;
+  // out = out + factor * x. x, out [T, E].
+  virtual void AddScaled(MatrixView x, float factor, MatrixView out) = 0;
+  // x = cap * tanh(x / cap) in place; cap > 0.
+  virtual void SoftCap(float cap, MatrixView x) = 0;
   // out[i] = x[rows[i]].
   virtual void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) = 0;
   // Folds the logits of one vocabulary shard into the rows' states.

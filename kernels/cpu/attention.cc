@@ -12,6 +12,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/soft_cap-inl.h"
 
 #ifndef KERNELS_CPU_ATTENTION_SCRATCH_
 #define KERNELS_CPU_ATTENTION_SCRATCH_
@@ -21,6 +22,11 @@ namespace {
 // Head widths are padded to whole vectors of every target.
 int64_t PaddedHeadWidth(const AttentionArgs& args) {
   return RoundUp(args.layout.head_width, 16);
+}
+
+// The first key that a query at `position` sees.
+int64_t FirstVisibleKey(const AttentionArgs& args, int64_t position) {
+  return args.window == 0 ? 0 : std::max<int64_t>(0, position + 1 - args.window);
 }
 
 int64_t GroupHeads(const AttentionArgs& args) {
@@ -149,13 +155,16 @@ void WidenValues(const T* source, int64_t count, int64_t width, int64_t padded_w
   }
 }
 
-// Lays out keys [first_key, first_key + count) of the kv head, two pages at most.
+// Lays out keys [first_key, first_key + count) of the kv head, two pages at most, without pages
+// that lie whole before `first_visible`.
 template <typename T>
-void LoadTile(const AttentionTask& task, int64_t first_key, int64_t count,
+void LoadTile(const AttentionTask& task, int64_t first_key, int64_t count, int64_t first_visible,
               const TaskArrays& arrays) {
   const KvPageLayout& layout = task.args->layout;
   const int64_t padded_width = PaddedHeadWidth(*task.args);
-  for (int64_t done = 0; done < count; done += kPagePositions) {
+  const int64_t hidden = std::max<int64_t>(0, first_visible - first_key);
+  for (int64_t done = hidden / kPagePositions * kPagePositions; done < count;
+       done += kPagePositions) {
     const std::byte* page =
         task.span->pages[static_cast<size_t>((first_key + done) / kPagePositions)];
     const int64_t part = std::min(kPagePositions, count - done);
@@ -233,26 +242,32 @@ void Multiply(const float* a, int64_t a_stride, int64_t rows, const float* b, in
   }
 }
 
-// Scales 64 raw scores, replaces the first `count` by exp(score - max) and the others by 0.
-void SoftmaxTile(float* scores, int64_t count, float scale, float* max_score, float* sum) {
+// Scales and caps 64 raw scores, replaces those of keys [first, last) by exp(score - max) and the
+// others by 0.
+void SoftmaxTile(const AttentionArgs& args, float* scores, int64_t first, int64_t last,
+                 float* max_score, float* sum) {
   const F32Tag d;
   const int64_t lanes = LaneCount();
-  const auto limit = hn::Set(d, static_cast<float>(count));
+  const auto begin = hn::Set(d, static_cast<float>(first));
+  const auto end = hn::Set(d, static_cast<float>(last));
+  const auto is_valid = [&](int64_t i) {
+    const auto key = hn::Iota(d, static_cast<float>(i));
+    return hn::And(hn::Ge(key, begin), hn::Lt(key, end));
+  };
   const auto lowest = hn::Set(d, -INFINITY);
   auto max = lowest;
   for (int64_t i = 0; i < kTileKeys; i += lanes) {
-    const auto is_valid = hn::Lt(hn::Iota(d, static_cast<float>(i)), limit);
-    const auto scaled = hn::Mul(hn::Load(d, scores + i), hn::Set(d, scale));
-    const auto value = hn::IfThenElse(is_valid, scaled, lowest);
+    auto scaled = hn::Mul(hn::Load(d, scores + i), hn::Set(d, args.scale));
+    if (args.softcap > 0.0F) scaled = SoftCapLanes(scaled, args.softcap);
+    const auto value = hn::IfThenElse(is_valid(i), scaled, lowest);
     hn::Store(value, d, scores + i);
     max = hn::Max(max, value);
   }
   const auto max_all = hn::MaxOfLanes(d, max);
   auto total = hn::Zero(d);
   for (int64_t i = 0; i < kTileKeys; i += lanes) {
-    const auto is_valid = hn::Lt(hn::Iota(d, static_cast<float>(i)), limit);
     const auto weight =
-        hn::IfThenElseZero(is_valid, hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max_all)));
+        hn::IfThenElseZero(is_valid(i), hn::Exp(d, hn::Sub(hn::Load(d, scores + i), max_all)));
     hn::Store(weight, d, scores + i);
     total = hn::Add(total, weight);
   }
@@ -277,32 +292,35 @@ void MergeTile(const TaskArrays& arrays, int64_t query, int64_t width) {
                       arrays.tile_sum[query] * hn::GetLane(tile_factor);
 }
 
-// Brings the tile's queries [first_query, queries) up to date. Query i has position
-// first_position + i / group_heads.
+// Brings queries [first_query, end_query), which see keys of the tile, up to date. Query i has
+// position first_position + i / group_heads.
 void AttendTile(const AttentionTask& task, const TaskArrays& arrays, int64_t first_key,
-                int64_t first_query, int64_t queries) {
+                int64_t first_query, int64_t end_query) {
   const AttentionArgs& args = *task.args;
   const int64_t width = PaddedHeadWidth(args);
   const int64_t first_position = task.span->first_position + task.first_row;
-  Multiply(arrays.q + first_query * width, width, queries - first_query, arrays.keys, kTileKeys,
+  Multiply(arrays.q + first_query * width, width, end_query - first_query, arrays.keys, kTileKeys,
            args.layout.head_width, arrays.scores + first_query * kTileKeys);
-  // Positions ascend, so the queries that see the whole tile are the last ones.
-  int64_t first_full = queries;
-  for (int64_t query = queries - 1; query >= first_query; --query) {
+  // Both ends of what a query sees ascend, so the queries that see the whole tile lie together.
+  int64_t first_full = end_query;
+  int64_t num_full = 0;
+  for (int64_t query = first_query; query < end_query; ++query) {
     const int64_t position = first_position + query / GroupHeads(args);
-    const int64_t count = std::min(kTileKeys, position + 1 - first_key);
+    const int64_t first = std::max<int64_t>(0, FirstVisibleKey(args, position) - first_key);
+    const int64_t last = std::min(kTileKeys, position + 1 - first_key);
     float* weights = arrays.scores + query * kTileKeys;
-    SoftmaxTile(weights, count, args.scale, arrays.tile_max + query, arrays.tile_sum + query);
-    if (count == kTileKeys) {
-      first_full = query;
+    SoftmaxTile(args, weights, first, last, arrays.tile_max + query, arrays.tile_sum + query);
+    if (last - first == kTileKeys) {
+      first_full = std::min(first_full, query);
+      ++num_full;
     } else {
-      MultiplyRows<1>(weights, kTileKeys, arrays.values, width, count,
-                      arrays.tile_out + query * width);
+      MultiplyRows<1>(weights + first, kTileKeys, arrays.values + first * width, width,
+                      last - first, arrays.tile_out + query * width);
     }
   }
-  Multiply(arrays.scores + first_full * kTileKeys, kTileKeys, queries - first_full, arrays.values,
-           width, kTileKeys, arrays.tile_out + first_full * width);
-  for (int64_t query = first_query; query < queries; ++query) {
+  Multiply(arrays.scores + first_full * kTileKeys, kTileKeys, num_full, arrays.values, width,
+           kTileKeys, arrays.tile_out + first_full * width);
+  for (int64_t query = first_query; query < end_query; ++query) {
     MergeTile(arrays, query, width);
   }
 }
@@ -340,15 +358,22 @@ void AttendTaskSimd(const AttentionTask& task) {
   std::fill_n(arrays.out, queries * width, 0.0F);
   const int64_t first_position = task.span->first_position + task.first_row;
   const int64_t num_keys = first_position + task.num_rows;
-  for (int64_t first_key = 0; first_key < num_keys; first_key += kTileKeys) {
+  const int64_t first_visible = FirstVisibleKey(args, first_position);
+  for (int64_t first_key = first_visible / kTileKeys * kTileKeys; first_key < num_keys;
+       first_key += kTileKeys) {
     const int64_t count = std::min(kTileKeys, num_keys - first_key);
     if (args.layout.dtype == DType::kF32) {
-      LoadTile<float>(task, first_key, count, arrays);
+      LoadTile<float>(task, first_key, count, first_visible, arrays);
     } else {
-      LoadTile<uint16_t>(task, first_key, count, arrays);
+      LoadTile<uint16_t>(task, first_key, count, first_visible, arrays);
     }
     const int64_t first_row = std::max<int64_t>(0, first_key - first_position);
-    AttendTile(task, arrays, first_key, first_row * group, queries);
+    // The last position whose window reaches into the tile is its last key's + window - 1.
+    const int64_t end_row =
+        args.window == 0
+            ? task.num_rows
+            : std::min(task.num_rows, first_key + kTileKeys - 1 + args.window - first_position);
+    AttendTile(task, arrays, first_key, first_row * group, end_row * group);
   }
   StoreOut(task, arrays);
 }

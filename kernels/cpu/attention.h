@@ -27,7 +27,8 @@ struct AttentionTask {
 // Each tile of 64 keys is reduced on its own (scores over d ascending, its own maximum, values over
 // keys ascending) and merged into the running result in ascending order; so a query's bits depend
 // only on its own position and the pages, and tiles could be computed apart and merged.
-// Keys behind a query's position never enter a sum, so what lies there may be anything.
+// Keys behind a query's position or before its window never enter a sum, so what lies there may be
+// anything; pages before every row's window are not read.
 void AttendTask(const AttentionTask& task);
 
 }  // namespace nightshift::cpu

@@ -128,6 +128,16 @@ void CpuOps::LayerNorm(MatrixView x, const float* weight, const float* bias, flo
   });
 }
 
+void CpuOps::HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, float epsilon) {
+  CHECK_EQ(x.columns % head_width, 0);
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
+    for (int64_t column = 0; column < x.columns; column += head_width) {
+      float* head = x.row(row) + column;
+      RmsNormRow(head, weight, epsilon, head_width, head);
+    }
+  });
+}
+
 MatrixView CpuOps::RoundInputs(MatrixView x) {
   if (compute_type_ != ComputeType::kBF16) return x;
   const MatrixView rounded = {rounded_inputs_.Get(x.rows * x.columns), x.rows, x.columns,
@@ -251,6 +261,7 @@ void CpuOps::Attention(const AttentionArgs& args) {
   CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
   CHECK_GE(layout.kv_heads, 1);
   CHECK_EQ(args.num_heads % layout.kv_heads, 0);
+  CHECK_GE(args.window, 0);
   CHECK_EQ(args.q.columns, args.num_heads * layout.head_width);
   CheckSameShape(args.q, args.out);
   const int64_t task_rows = AttentionTaskRows(args);
@@ -287,6 +298,22 @@ void CpuOps::GatedActivate(Activation activation, MatrixView gate, MatrixView up
   ForEachRow(gate.rows, gate.columns * 4, [&](int64_t row, int) {
     GatedActivateRow(activation, gate.row(row), up.row(row), gate.columns);
   });
+}
+
+void CpuOps::Scale(float factor, MatrixView x) {
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) { ScaleRow(factor, x.columns, x.row(row)); });
+}
+
+void CpuOps::AddScaled(MatrixView x, float factor, MatrixView out) {
+  CheckSameShape(x, out);
+  ForEachRow(x.rows, x.columns,
+             [&](int64_t row, int) { AddScaledRow(x.row(row), factor, x.columns, out.row(row)); });
+}
+
+void CpuOps::SoftCap(float cap, MatrixView x) {
+  CHECK(cap > 0.0F);
+  ForEachRow(x.rows, x.columns * 4,
+             [&](int64_t row, int) { SoftCapRow(cap, x.columns, x.row(row)); });
 }
 
 void CpuOps::GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) {

@@ -34,12 +34,16 @@ class CpuOps : public Ops {
   void RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) override;
   void LayerNorm(MatrixView x, const float* weight, const float* bias, float epsilon,
                  MatrixView out) override;
+  void HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, float epsilon) override;
   void MatMul(const MatMulArgs& args) override;
   void Rope(const RopeArgs& args) override;
   void StoreKv(const StoreKvArgs& args) override;
   void Attention(const AttentionArgs& args) override;
   void Activate(Activation activation, MatrixView x) override;
   void GatedActivate(Activation activation, MatrixView gate, MatrixView up) override;
+  void Scale(float factor, MatrixView x) override;
+  void AddScaled(MatrixView x, float factor, MatrixView out) override;
+  void SoftCap(float cap, MatrixView x) override;
   void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) override;
   void HeadReduce(const HeadReduceArgs& args) override;
 

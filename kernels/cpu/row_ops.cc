@@ -11,6 +11,7 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/soft_cap-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nightshift::cpu::HWY_NAMESPACE {
@@ -151,6 +152,29 @@ void ActivateSimd(Activation activation, float* x, const float* up, int64_t colu
   }
 }
 
+void ScaleSimd(float factor, int64_t columns, float* x) {
+  const auto scale = hn::Set(F32Tag(), factor);
+  for (int64_t i = 0; i < columns; i += LaneCount()) {
+    const int64_t part = std::min(LaneCount(), columns - i);
+    StoreFirst(hn::Mul(LoadFirst(x + i, part), scale), x + i, part);
+  }
+}
+
+void AddScaledSimd(const float* x, float factor, int64_t columns, float* out) {
+  const auto scale = hn::Set(F32Tag(), factor);
+  for (int64_t i = 0; i < columns; i += LaneCount()) {
+    const int64_t part = std::min(LaneCount(), columns - i);
+    StoreFirst(hn::MulAdd(LoadFirst(x + i, part), scale, LoadFirst(out + i, part)), out + i, part);
+  }
+}
+
+void SoftCapSimd(float cap, int64_t columns, float* x) {
+  for (int64_t i = 0; i < columns; i += LaneCount()) {
+    const int64_t part = std::min(LaneCount(), columns - i);
+    StoreFirst(SoftCapLanes(LoadFirst(x + i, part), cap), x + i, part);
+  }
+}
+
 void RotateHeadSimd(float* head, const float* cosines, const float* sines, int64_t pairs) {
   for (int64_t i = 0; i < pairs; i += LaneCount()) {
     const int64_t part = std::min(LaneCount(), pairs - i);
@@ -172,6 +196,9 @@ namespace nightshift::cpu {
 HWY_EXPORT(RmsNormSimd);
 HWY_EXPORT(LayerNormSimd);
 HWY_EXPORT(ActivateSimd);
+HWY_EXPORT(ScaleSimd);
+HWY_EXPORT(AddScaledSimd);
+HWY_EXPORT(SoftCapSimd);
 HWY_EXPORT(RotateHeadSimd);
 
 void RmsNormRow(const float* x, const float* weight, float epsilon, int64_t columns, float* out) {
@@ -189,6 +216,18 @@ void ActivateRow(Activation activation, float* x, int64_t columns) {
 
 void GatedActivateRow(Activation activation, float* gate, const float* up, int64_t columns) {
   HWY_DYNAMIC_DISPATCH(ActivateSimd)(activation, gate, up, columns);
+}
+
+void ScaleRow(float factor, int64_t columns, float* x) {
+  HWY_DYNAMIC_DISPATCH(ScaleSimd)(factor, columns, x);
+}
+
+void AddScaledRow(const float* x, float factor, int64_t columns, float* out) {
+  HWY_DYNAMIC_DISPATCH(AddScaledSimd)(x, factor, columns, out);
+}
+
+void SoftCapRow(float cap, int64_t columns, float* x) {
+  HWY_DYNAMIC_DISPATCH(SoftCapSimd)(cap, columns, x);
 }
 
 void RotateHead(float* head, const float* cosines, const float* sines, int64_t pairs) {

@@ -1,4 +1,4 @@
-// Ops on single rows: norms, activations, rotation. By run-time dispatch.
+// Ops on single rows: norms, activations, scaling, rotation. By run-time dispatch.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,13 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 void ActivateRow(Activation activation, float* x, int64_t columns);
 // gate = activation(gate) * up.
 void GatedActivateRow(Activation activation, float* gate, const float* up, int64_t columns);
+
+// x = factor * x.
+void ScaleRow(float factor, int64_t columns, float* x);
+// out = out + factor * x.
+void AddScaledRow(const float* x, float factor, int64_t columns, float* out);
+// x = cap * tanh(x / cap).
+void SoftCapRow(float cap, int64_t columns, float* x);
 
 // Rotates pairs (i, i + pairs) of one head by angles of the given cosines and sines, [pairs] each.
 void RotateHead(float* head, const float* cosines, const float* sines, int64_t pairs);

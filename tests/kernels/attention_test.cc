@@ -25,6 +25,16 @@ struct Sequence {
     }
   }
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(width)); }
+  Sequence WithWindow(int64_t keys) const {
+    Sequence sequence = *this;
+    sequence.window = keys;
+    return sequence;
+  }
+  Sequence WithSoftcap(float cap) const {
+    Sequence sequence = *this;
+    sequence.softcap = cap;
+    return sequence;
+  }
 
   int64_t tokens;
   int64_t heads;
@@ -33,6 +43,8 @@ struct Sequence {
   std::vector<float> q;
   std::vector<float> k;
   std::vector<float> v;
+  int64_t window = 0;
+  float softcap = 0.0F;
 };
 
 // The pages of one request, filled with NaNs.
@@ -46,6 +58,12 @@ class Pages {
     }
   }
   std::span<std::byte* const> span() const { return pointers_; }
+  // Takes the pages away that hold positions below `position` only.
+  void DropBefore(int64_t position) {
+    for (int64_t page = 0; page < position / kPagePositions; ++page) {
+      pointers_[static_cast<size_t>(page)] = nullptr;
+    }
+  }
 
  private:
   std::vector<AlignedBytes> memory_;
@@ -81,6 +99,8 @@ class AttentionTest : public CpuTargetTest {
                    .layout = layout,
                    .num_heads = sequence.heads,
                    .scale = sequence.scale(),
+                   .softcap = sequence.softcap,
+                   .window = sequence.window,
                    .spans = {&span, 1}});
     return out.values();
   }
@@ -88,9 +108,10 @@ class AttentionTest : public CpuTargetTest {
   static std::vector<float> Attend(Device& device, ComputeType compute, const Sequence& sequence,
                                    int64_t chunk) {
     const KvPageLayout layout = LayoutOf(sequence, compute);
-    const Pages pages(layout, sequence.tokens);
+    Pages pages(layout, sequence.tokens);
     std::vector<float> out;
     for (int64_t first = 0; first < sequence.tokens; first += chunk) {
+      if (sequence.window > 0) pages.DropBefore(first + 1 - sequence.window);
       const int64_t count = std::min(chunk, sequence.tokens - first);
       const auto part = AttendChunk(device.ops(compute), layout, sequence, pages, first, count);
       out.insert(out.end(), part.begin(), part.end());
@@ -111,7 +132,9 @@ class AttentionTest : public CpuTargetTest {
                                    .num_heads = sequence.heads,
                                    .kv_heads = sequence.kv_heads,
                                    .head_width = sequence.width,
-                                   .scale = static_cast<double>(sequence.scale())}));
+                                   .scale = static_cast<double>(sequence.scale()),
+                                   .softcap = static_cast<double>(sequence.softcap),
+                                   .window = sequence.window}));
   }
 };
 
@@ -136,6 +159,55 @@ TEST_P(AttentionTest, AgreesWithTheOracleForEachGrouping) {
     ExpectOracle(*device, compute, Sequence(100, 5, 5, 24, 3));
     ExpectOracle(*device, compute, Sequence(100, 9, 3, 24, 4));
     ExpectOracle(*device, compute, Sequence(70, 71, 1, 8, 5));
+  }
+}
+
+TEST_P(AttentionTest, AgreesWithTheOracleForEachWindow) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t window : {1, 2, 31, 32, 33, 63, 64, 65, 100, 128, 149, 150, 1000}) {
+      SCOPED_TRACE(window);
+      ExpectOracle(*device, compute, Sequence(150, 4, 2, 24, 7).WithWindow(window));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(AttentionTest, AgreesWithTheOracleForEachSoftcap) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const float cap : {0.5F, 2.0F, 50.0F}) {
+      SCOPED_TRACE(cap);
+      const Sequence sequence = Sequence(150, 4, 2, 24, 8).WithSoftcap(cap);
+      ExpectOracle(*device, compute, sequence);
+      ExpectOracle(*device, compute, sequence.WithWindow(40));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(AttentionTest, AWindowAsLongAsTheTextChangesNoBit) {
+  const auto device = CreateDevice(2);
+  const Sequence sequence(130, 6, 2, 24, 9);
+  for (const ComputeType compute : kComputeTypes) {
+    EXPECT_EQ(BitsOf(Attend(*device, compute, sequence.WithWindow(130), 50)),
+              BitsOf(Attend(*device, compute, sequence, 50)));
+  }
+}
+
+// Chunks after the first find the pages before their window gone.
+TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingOfAWindow) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t window : {8, 50, 64, 97}) {
+      const Sequence sequence = Sequence(203, 6, 2, 24, 6).WithWindow(window);
+      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      for (const int64_t chunk : {1, 7, 16, 64, 100}) {
+        EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, chunk)), whole)
+            << "window " << window << " chunk " << chunk;
+      }
+    }
   }
 }
 

@@ -56,6 +56,62 @@ TEST_P(RowOpsTest, NormsWorkInPlaceAndDoNotDependOnOtherRows) {
   EXPECT_EQ(BitsOf(x.Row(512)), BitsOf(last.Row(0)));
 }
 
+TEST_P(RowOpsTest, HeadRmsNormAgreesWithTheOracleHeadByHead) {
+  for (const int64_t width : kColumns) {
+    const std::vector<float> weight = naive::RandomValues(width, 13);
+    Matrix x(3 * width, naive::RandomValues(5 * 3 * width, 14));
+    const std::vector<float> before = x.values();
+    ops().HeadRmsNorm(x.view(), width, weight.data(), 1e-6F);
+    for (int64_t head = 0; head < 15; ++head) {
+      const auto first = before.begin() + head * width;
+      const auto after = x.values().begin() + head * width;
+      ExpectWithin({after, after + width},
+                   naive::RmsNorm(std::vector<float>(first, first + width), weight, 1e-6));
+    }
+  }
+}
+
+TEST_P(RowOpsTest, ScalesAndAddsWithOneRoundingEach) {
+  for (const int64_t columns : kColumns) {
+    const Matrix x(columns, naive::RandomValues(3 * columns, 15));
+    Matrix scaled = x;
+    Matrix sum(columns, naive::RandomValues(3 * columns, 16));
+    const std::vector<float> before = sum.values();
+    ops().Scale(0.6F, scaled.view());
+    Matrix added = x;
+    ops().AddScaled(added.view(), 0.6F, sum.view());
+    for (size_t i = 0; i < before.size(); ++i) {
+      ASSERT_EQ(scaled.values()[i], 0.6F * x.values()[i]);
+      const double product = static_cast<double>(0.6F) * static_cast<double>(x.values()[i]);
+      const double start = static_cast<double>(before[i]);
+      ASSERT_NEAR(static_cast<double>(sum.values()[i]), start + product,
+                  2.0 * naive::kF32Rounding * (std::abs(start) + std::abs(product)));
+    }
+  }
+}
+
+TEST_P(RowOpsTest, SoftCapAgreesWithTheOracleOverItsRange) {
+  for (const float cap : {0.5F, 30.0F}) {
+    std::vector<float> values;
+    for (float x = -100.0F; x < 100.0F; x += 0.0371F) {
+      values.push_back(x);
+    }
+    values.insert(values.end(), {0.0F, 1e-20F, -1e-6F, 1e30F, -1e30F});
+    const float nan = std::nanf("");
+    values.push_back(nan);
+    Matrix x(static_cast<int64_t>(values.size()), values);
+    ops().SoftCap(cap, x.view());
+    for (size_t i = 0; i + 1 < values.size(); ++i) {
+      const double expected =
+          naive::SoftCap(static_cast<double>(values[i]), static_cast<double>(cap));
+      ASSERT_NEAR(static_cast<double>(x.values()[i]), expected,
+                  8.0 * naive::kF32Rounding * std::abs(expected))
+          << values[i] << " cap " << cap;
+    }
+    EXPECT_TRUE(std::isnan(x.values().back()));
+  }
+}
+
 // From the activation itself: 8 roundings of the result, and of the input through the slope,
 // which is below 1.2 everywhere.
 void ExpectActivated(Activation activation, float x, float factor, float actual) {

@@ -154,6 +154,10 @@ std::vector<double> Rope(std::span<const float> head, std::span<const float> inv
   return rotated;
 }
 
+double SoftCap(double x, double cap) {
+  return cap * std::tanh(x / cap);
+}
+
 Result Attention(const AttentionInput& input) {
   const auto width = static_cast<size_t>(input.head_width);
   const auto heads = static_cast<size_t>(input.num_heads);
@@ -162,15 +166,18 @@ Result Attention(const AttentionInput& input) {
   Result result;
   for (size_t row = 0; row < rows; ++row) {
     const size_t num_keys = static_cast<size_t>(input.first_position) + row + 1;
+    const auto window = static_cast<size_t>(input.window);
+    const size_t first_key = window == 0 || window > num_keys ? 0 : num_keys - window;
     for (size_t head = 0; head < heads; ++head) {
       const size_t column = head / (heads / kv_heads) * width;
       const auto q = std::span(input.q).subspan((row * heads + head) * width, width);
       std::vector<double> weights;
       double max_score = -INFINITY;
       double max_magnitude = 0.0;
-      for (size_t key = 0; key < num_keys; ++key) {
+      for (size_t key = first_key; key < num_keys; ++key) {
         const auto k = std::span(input.keys).subspan(key * kv_heads * width + column, width);
-        weights.push_back(Dot(q, k) * input.scale);
+        const double score = Dot(q, k) * input.scale;
+        weights.push_back(input.softcap > 0.0 ? SoftCap(score, input.softcap) : score);
         max_score = std::max(max_score, weights.back());
         max_magnitude = std::max(max_magnitude, DotOfMagnitudes(q, k) * std::abs(input.scale));
       }
@@ -184,9 +191,9 @@ Result Attention(const AttentionInput& input) {
       for (size_t d = 0; d < width; ++d) {
         double value = 0.0;
         double magnitude = 0.0;
-        for (size_t key = 0; key < num_keys; ++key) {
+        for (size_t key = first_key; key < num_keys; ++key) {
           const double term =
-              weights[key] / sum *
+              weights[key - first_key] / sum *
               static_cast<double>(input.values[key * kv_heads * width + column + d]);
           value += term;
           magnitude += std::abs(term);

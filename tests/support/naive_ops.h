@@ -49,7 +49,12 @@ struct AttentionInput {
   int64_t head_width = 0;
   int64_t first_position = 0;
   double scale = 1.0;
+  double softcap = 0.0;  // above 0: of scaled scores
+  int64_t window = 0;    // above 0: keys that a query sees, its own the last
 };
+
+// cap * tanh(x / cap).
+double SoftCap(double x, double cap);
 
 // Causal attention [T, H*D]. Tolerance: scores are sums of D terms, weights are off by their
 // scores' error twice (numerator and sum), values are sums over the keys.
