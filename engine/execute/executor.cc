@@ -135,7 +135,8 @@ void Executor::GatherTokens(const SweepSchedule& schedule,
 void Executor::RunBatch(int64_t layer, const Batch& batch,
                         std::span<const std::unique_ptr<Sequence>> sequences) {
   const LayerSpans layer_spans = SpansOfLayer(layer, batch, cache_, sequences);
-  const LayerBatch layer_batch{.positions = std::span(positions_)
+  const LayerBatch layer_batch{.slides = IsSliding(config_, layer),
+                               .positions = std::span(positions_)
                                                 .subspan(static_cast<size_t>(batch.first_row),
                                                          static_cast<size_t>(batch.num_rows)),
                                .spans = layer_spans.spans};

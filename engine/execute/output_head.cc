@@ -66,6 +66,7 @@ absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow>
   for (const Chunk& chunk : chunks_) {
     MatrixView logits = Scratch(rest).Take(finished.rows, chunk.weight.outputs);
     ops_.MatMul({.x = finished, .weight = chunk.weight, .out = logits});
+    forward_.CapLogits(logits);
     ops_.HeadReduce({.logits = logits,
                      .first_token = chunk.first_token,
                      .requests = requests,
@@ -121,6 +122,7 @@ std::span<const float> OutputHead::RowLogits(MatrixView finished_row, std::span<
                  .weight = chunk.weight,
                  .out = logits.Columns(chunk.first_token, chunk.weight.outputs)});
   }
+  forward_.CapLogits(logits);
   return {logits.data, static_cast<size_t>(config_.vocabulary)};
 }
 

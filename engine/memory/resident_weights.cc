@@ -123,12 +123,28 @@ absl::Status ResidentWeights::Loader::LoadLayer(int64_t layer, LayerWeights& tar
   const int64_t q_width = config.num_heads * config.head_width;
   const int64_t kv_width = config.num_kv_heads * config.head_width;
   const auto name = [layer](const char* tensor) { return LayerTensor(layer, tensor); };
-  RETURN_IF_ERROR(LoadNorm(name("attention_norm"), target.attention_norm));
+  const NormPlaces norms = NormPlacesOf(config);
+  if (norms.attention) {
+    RETURN_IF_ERROR(LoadNorm(name("attention_norm"), target.attention_norm));
+  }
   RETURN_IF_ERROR(LoadLinear(name("q"), q_width, width, target.q));
   RETURN_IF_ERROR(LoadLinear(name("k"), kv_width, width, target.k));
   RETURN_IF_ERROR(LoadLinear(name("v"), kv_width, width, target.v));
+  if (config.qk_norm != QkNorm::kNone) {
+    const bool head = config.qk_norm == QkNorm::kHead;
+    RETURN_IF_ERROR(LoadVectorInto(name("q_norm.weight"), head ? config.head_width : q_width, true,
+                                   target.q_norm));
+    RETURN_IF_ERROR(LoadVectorInto(name("k_norm.weight"), head ? config.head_width : kv_width, true,
+                                   target.k_norm));
+  }
   RETURN_IF_ERROR(LoadLinear(name("o"), width, q_width, target.o));
-  RETURN_IF_ERROR(LoadNorm(name("ffn_norm"), target.ffn_norm));
+  if (norms.branches) {
+    RETURN_IF_ERROR(LoadNorm(name("attention_branch_norm"), target.attention_branch_norm));
+    RETURN_IF_ERROR(LoadNorm(name("ffn_branch_norm"), target.ffn_branch_norm));
+  }
+  if (norms.ffn) {
+    RETURN_IF_ERROR(LoadNorm(name("ffn_norm"), target.ffn_norm));
+  }
   if (config.gated_ffn) {
     RETURN_IF_ERROR(LoadLinear(name("gate"), config.ffn_width, width, target.gate));
   }

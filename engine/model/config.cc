@@ -20,12 +20,12 @@ using Json = nlohmann::json;
 // Far above every published model, and low enough that no product of a tensor's dimensions and
 // type overflows: 2^31 positions x 2^20 width x 4 bytes is 2^53.
 constexpr int64_t kMaxVocabulary = 1 << 24;
-constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxHeads = 1 << 14;
 constexpr int64_t kMaxHeadWidth = 1 << 12;
 constexpr int64_t kMaxContext = INT32_MAX;
 constexpr size_t kMaxEosTokens = 64;
+constexpr double kHuge = 1e30;
 
 template <typename Enum>
 struct Named {
@@ -39,7 +39,11 @@ constexpr std::array kPositions = {Named<PositionKind>{"rope", PositionKind::kRo
 constexpr std::array kScalings = {Named<RopeScaling>{"none", RopeScaling::kNone},
                                   Named<RopeScaling>{"linear", RopeScaling::kLinear},
                                   Named<RopeScaling>{"llama3", RopeScaling::kLlama3},
+                                  Named<RopeScaling>{"yarn", RopeScaling::kYarn},
                                   Named<RopeScaling>{"divisors", RopeScaling::kDivisors}};
+constexpr std::array kQkNorms = {Named<QkNorm>{"none", QkNorm::kNone},
+                                 Named<QkNorm>{"head", QkNorm::kHead},
+                                 Named<QkNorm>{"row", QkNorm::kRow}};
 constexpr std::array kActivations = {Named<Activation>{"relu", Activation::kRelu},
                                      Named<Activation>{"silu", Activation::kSilu},
                                      Named<Activation>{"gelu_tanh", Activation::kGeluTanh},
@@ -79,6 +83,11 @@ absl::Status Refused(const std::string& problem) {
   return absl::InvalidArgumentError(absl::StrCat("model config: ", problem));
 }
 
+// Written so that NaN is refused too.
+bool Positive(double value) {
+  return value > 0.0 && std::isfinite(value);
+}
+
 absl::Status ValidateSizes(const ModelConfig& config) {
   RETURN_IF_ERROR(Bounded("vocabulary", config.vocabulary, 1, kMaxVocabulary));
   RETURN_IF_ERROR(Bounded("num_layers", config.num_layers, 1, kMaxLayers));
@@ -108,22 +117,28 @@ absl::Status ValidateTokens(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status ValidateRope(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
+absl::Status ValidateRope(const ModelConfig& config, const RopeConfig& rope) {
   RETURN_IF_ERROR(Bounded("rope.rotary_width", rope.rotary_width, 2, config.head_width));
   if (rope.rotary_width % 2 != 0) {
     return Refused(absl::StrCat("rope.rotary_width ", rope.rotary_width, " is odd"));
   }
-  // Written so that NaN is refused too.
-  const auto positive = [](double value) { return value > 0.0 && std::isfinite(value); };
-  if (!positive(rope.theta) || !positive(rope.factor)) {
-    return Refused("rope.theta or rope.factor is not a positive number");
+  if (!Positive(rope.theta) || !Positive(rope.factor) || !Positive(rope.magnitude)) {
+    return Refused("rope.theta, rope.factor or rope.magnitude is not a positive number");
   }
   if (rope.scaling == RopeScaling::kLlama3) {
-    if (!positive(rope.low_freq_factor) || !positive(rope.high_freq_factor) ||
+    if (!Positive(rope.low_freq_factor) || !Positive(rope.high_freq_factor) ||
         rope.high_freq_factor <= rope.low_freq_factor) {
       return Refused("rope.high_freq_factor is not above a positive rope.low_freq_factor");
     }
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    if (!Positive(rope.beta_slow) || !Positive(rope.beta_fast) ||
+        rope.beta_fast <= rope.beta_slow || rope.theta <= 1.0) {
+      return Refused(
+          "rope.beta_fast is not above a positive rope.beta_slow, or rope.theta is not above 1");
+    }
+  }
+  if (rope.scaling == RopeScaling::kLlama3 || rope.scaling == RopeScaling::kYarn) {
     RETURN_IF_ERROR(
         Bounded("rope.original_context_tokens", rope.original_context_tokens, 1, kMaxContext));
   }
@@ -134,9 +149,55 @@ absl::Status ValidateRope(const ModelConfig& config) {
         absl::StrCat("rope.divisors has ", rope.divisors.size(), " numbers, not ", wanted));
   }
   for (const float divisor : rope.divisors) {
-    if (!positive(divisor)) {
+    if (!Positive(divisor)) {
       return Refused("rope.divisors holds a number that is not positive");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateWindow(const ModelConfig& config) {
+  RETURN_IF_ERROR(Bounded("sliding_window", config.sliding_window, 0, kMaxContext));
+  const size_t wanted = config.sliding_window > 0 ? static_cast<size_t>(config.num_layers) : 0;
+  if (config.sliding_layers.size() != wanted) {
+    return Refused(absl::StrCat("sliding_layers has ", config.sliding_layers.size(), " of ", wanted,
+                                " layers"));
+  }
+  if (config.sliding_rope && config.sliding_window == 0) {
+    return Refused("sliding_rope is there without a sliding_window");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateMultipliers(const ModelConfig& config) {
+  const std::array multipliers = {std::pair{"embedding_multiplier", config.embedding_multiplier},
+                                  std::pair{"residual_multiplier", config.residual_multiplier},
+                                  std::pair{"logit_multiplier", config.logit_multiplier}};
+  for (const auto& [field, value] : multipliers) {
+    if (!Positive(static_cast<double>(value))) {
+      return Refused(absl::StrCat(field, " is not a positive number"));
+    }
+  }
+  const std::array optional = {std::pair{"attention_scale", config.attention_scale},
+                               std::pair{"attention_softcap", config.attention_softcap},
+                               std::pair{"logit_softcap", config.logit_softcap}};
+  for (const auto& [field, value] : optional) {
+    if (value != 0.0F && !Positive(static_cast<double>(value))) {
+      return Refused(absl::StrCat(field, " is neither 0 nor a positive number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateNorms(const ModelConfig& config) {
+  if (!(config.norm_epsilon >= 0.0F && config.norm_epsilon <= 1.0F)) {
+    return Refused("norm_epsilon is not from 0 to 1");
+  }
+  if (config.parallel_branches && (!config.pre_norm || config.branch_norm)) {
+    return Refused("parallel_branches have their norms before them and nowhere else");
+  }
+  if (config.shared_norm && !config.parallel_branches) {
+    return Refused("shared_norm is there without parallel_branches");
   }
   return absl::OkStatus();
 }
@@ -145,13 +206,23 @@ Json RopeToJson(const RopeConfig& rope) {
   Json json = {{"theta", rope.theta},
                {"rotary_width", rope.rotary_width},
                {"scaling", NameOf(kScalings, rope.scaling)}};
-  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kLlama3) {
+  if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kLlama3 ||
+      rope.scaling == RopeScaling::kYarn) {
     json["factor"] = rope.factor;
   }
   if (rope.scaling == RopeScaling::kLlama3) {
     json["low_freq_factor"] = rope.low_freq_factor;
     json["high_freq_factor"] = rope.high_freq_factor;
     json["original_context_tokens"] = rope.original_context_tokens;
+  }
+  if (rope.scaling == RopeScaling::kYarn) {
+    json["beta_fast"] = rope.beta_fast;
+    json["beta_slow"] = rope.beta_slow;
+    json["truncate"] = rope.truncate;
+    json["original_context_tokens"] = rope.original_context_tokens;
+  }
+  if (rope.magnitude != 1.0) {
+    json["magnitude"] = rope.magnitude;
   }
   if (rope.scaling == RopeScaling::kDivisors) {
     json["divisors"] = rope.divisors;
@@ -163,7 +234,6 @@ absl::StatusOr<RopeConfig> RopeFromJson(const Json& json) {
   if (!json.is_object()) {
     return Refused("rope is not an object");
   }
-  constexpr double kHuge = 1e30;
   JsonReader reader(json, "model config: rope");
   RopeConfig rope;
   rope.theta = reader.RequiredNumber("theta", 0.0, kHuge);
@@ -173,6 +243,10 @@ absl::StatusOr<RopeConfig> RopeFromJson(const Json& json) {
   rope.low_freq_factor = reader.Number("low_freq_factor", 0.0, kHuge, rope.low_freq_factor);
   rope.high_freq_factor = reader.Number("high_freq_factor", 0.0, kHuge, rope.high_freq_factor);
   rope.original_context_tokens = reader.Integer("original_context_tokens", 0, kMaxContext, 0);
+  rope.beta_fast = reader.Number("beta_fast", 0.0, kHuge, rope.beta_fast);
+  rope.beta_slow = reader.Number("beta_slow", 0.0, kHuge, rope.beta_slow);
+  rope.truncate = reader.Bool("truncate", true);
+  rope.magnitude = reader.Number("magnitude", 0.0, kHuge, 1.0);
   RETURN_IF_ERROR(reader.status());
   if (rope.scaling != RopeScaling::kDivisors) {
     return rope;
@@ -205,6 +279,70 @@ absl::StatusOr<std::vector<int32_t>> EosTokensFromJson(const Json& json) {
   return result;
 }
 
+// Writes what only some models have; the others' manifests do not name it.
+void AddOptionalFields(const ModelConfig& config, Json& json) {
+  const auto add = [&json](const char* name, const auto& value, const auto& usual) {
+    if (value != usual) {
+      json[name] = value;
+    }
+  };
+  add("branch_norm", config.branch_norm, false);
+  add("parallel_branches", config.parallel_branches, false);
+  add("shared_norm", config.shared_norm, false);
+  add("attention_scale", config.attention_scale, 0.0F);
+  add("attention_softcap", config.attention_softcap, 0.0F);
+  add("logit_softcap", config.logit_softcap, 0.0F);
+  add("embedding_multiplier", config.embedding_multiplier, 1.0F);
+  add("residual_multiplier", config.residual_multiplier, 1.0F);
+  add("logit_multiplier", config.logit_multiplier, 1.0F);
+  if (config.qk_norm != QkNorm::kNone) {
+    json["qk_norm"] = NameOf(kQkNorms, config.qk_norm);
+  }
+  if (config.sliding_window > 0) {
+    json["sliding_window"] = config.sliding_window;
+    json["sliding_layers"] = config.sliding_layers;
+  }
+  if (config.sliding_rope) {
+    json["sliding_rope"] = RopeToJson(*config.sliding_rope);
+  }
+}
+
+void ReadOptionalFields(JsonReader& reader, ModelConfig& config) {
+  const auto number = [&reader](const char* name, float usual) {
+    return static_cast<float>(reader.Number(name, 0.0, kHuge, static_cast<double>(usual)));
+  };
+  config.branch_norm = reader.Bool("branch_norm", false);
+  config.parallel_branches = reader.Bool("parallel_branches", false);
+  config.shared_norm = reader.Bool("shared_norm", false);
+  config.attention_scale = number("attention_scale", 0.0F);
+  config.attention_softcap = number("attention_softcap", 0.0F);
+  config.logit_softcap = number("logit_softcap", 0.0F);
+  config.embedding_multiplier = number("embedding_multiplier", 1.0F);
+  config.residual_multiplier = number("residual_multiplier", 1.0F);
+  config.logit_multiplier = number("logit_multiplier", 1.0F);
+  if (reader.Has("qk_norm")) {
+    config.qk_norm = ValueOf(kQkNorms, "qk_norm", reader);
+  }
+  if (reader.Has("sliding_window")) {
+    config.sliding_window = reader.RequiredInteger("sliding_window", 1, kMaxContext);
+  }
+}
+
+absl::StatusOr<std::vector<bool>> SlidingLayersFromJson(const Json& json) {
+  const auto layers = json.find("sliding_layers");
+  if (layers == json.end() || !layers->is_array() || layers->size() > kMaxLayers) {
+    return Refused("sliding_layers is not an array, which a sliding_window asks for");
+  }
+  std::vector<bool> result;
+  for (const Json& layer : *layers) {
+    if (!layer.is_boolean()) {
+      return Refused("sliding_layers holds something that is neither true nor false");
+    }
+    result.push_back(layer.get<bool>());
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::Status ValidateModelConfig(const ModelConfig& config) {
@@ -214,10 +352,14 @@ absl::Status ValidateModelConfig(const ModelConfig& config) {
   }
   RETURN_IF_ERROR(ValidateSizes(config));
   RETURN_IF_ERROR(ValidateTokens(config));
-  if (!(config.norm_epsilon >= 0.0F && config.norm_epsilon <= 1.0F)) {
-    return Refused("norm_epsilon is not from 0 to 1");
+  RETURN_IF_ERROR(ValidateNorms(config));
+  RETURN_IF_ERROR(ValidateWindow(config));
+  RETURN_IF_ERROR(ValidateMultipliers(config));
+  if (config.position != PositionKind::kRope) {
+    return absl::OkStatus();
   }
-  return config.position == PositionKind::kRope ? ValidateRope(config) : absl::OkStatus();
+  RETURN_IF_ERROR(ValidateRope(config, config.rope));
+  return config.sliding_rope ? ValidateRope(config, *config.sliding_rope) : absl::OkStatus();
 }
 
 std::string ModelConfigToJson(const ModelConfig& config) {
@@ -247,6 +389,7 @@ std::string ModelConfigToJson(const ModelConfig& config) {
   } else {
     json["learned_position_offset"] = config.learned_position_offset;
   }
+  AddOptionalFields(config, json);
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -276,10 +419,17 @@ absl::StatusOr<ModelConfig> ModelConfigFromJson(const std::string& text) {
   config.bos_token =
       static_cast<int32_t>(reader.RequiredInteger("bos_token", -1, kMaxVocabulary - 1));
   config.learned_position_offset = reader.Integer("learned_position_offset", 0, 1024, 0);
+  ReadOptionalFields(reader, config);
   RETURN_IF_ERROR(reader.status());
+  if (config.sliding_window > 0) {
+    ASSIGN_OR_RETURN(config.sliding_layers, SlidingLayersFromJson(json));
+  }
   ASSIGN_OR_RETURN(config.eos_tokens, EosTokensFromJson(json));
   if (config.position == PositionKind::kRope) {
     ASSIGN_OR_RETURN(config.rope, RopeFromJson(json.value("rope", Json())));
+  }
+  if (reader.Has("sliding_rope")) {
+    ASSIGN_OR_RETURN(config.sliding_rope, RopeFromJson(json["sliding_rope"]));
   }
   RETURN_IF_ERROR(ValidateModelConfig(config));
   return config;

@@ -33,9 +33,17 @@ struct SourceModel {
   ModelConfig config;  // tied_head is decided by MapTensors
   // What the source says where it says it; the stored tensors must agree.
   std::optional<bool> tied_head;
-  std::optional<bool> attention_bias;
+  std::optional<bool> qkv_bias;
+  std::optional<bool> o_bias;
   std::optional<bool> ffn_bias;
-  bool plain_norms = false;  // norms without weight and bias (OPT's elementwise_affine false)
+  bool plain_norms = false;        // norms without weight and bias (OPT's elementwise_affine false)
+  std::vector<std::string> notes;  // what a person may want to know, one sentence each
+};
+
+// Order of the rows of a matrix that holds q, k and v.
+enum class FusedRows : uint8_t {
+  kStacked,   // all q, all k, all v
+  kByKvHead,  // for each kv head: its queries, its key, its value
 };
 
 struct Family {
@@ -44,12 +52,19 @@ struct Family {
   const char* model_type;                      // of Hugging Face's config.json
   const char* gguf_architecture;               // general.architecture, or nullptr
   const char* huggingface_layer;               // prefix of layer tensors; the number follows
+  // Names that several tensors share mean one matrix that holds the rows of all.
   std::span<const TensorNames> model_names;
   std::span<const TensorNames> layer_names;
-  // Reads what config.json says beyond the parts that all families share; `reader` keeps problems.
+  void (*set_shape)(ModelConfig& config);  // family_shapes.h
+  // family_configs.h
   void (*read_config)(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
+  // Of Hugging Face's matrices; those of GGUF are stacked.
+  FusedRows huggingface_qkv = FusedRows::kStacked;
+  // Hugging Face stores norm weights less 1 (Gemma); GGUF has added it.
+  bool norm_weights_less_one = false;
   // GGUF files of the family hold q and k rows reordered for RoPE on pairs (2i, 2i + 1).
-  bool gguf_pairs_rope_rows;
+  bool gguf_pairs_rope_rows = false;
+  int64_t default_context_tokens = 0;  // where config.json need not say; 0: it must
 };
 
 // By the name in ModelConfig::family; nullptr if there is none.

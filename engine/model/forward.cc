@@ -25,6 +25,30 @@ double ScaleLlama3(double frequency, const RopeConfig& rope) {
   return (1.0 - blend) * frequency / rope.factor + blend * frequency;
 }
 
+// Pair whose wave turns `turns` times over the original context, as a fraction.
+double PairOfTurns(double turns, const RopeConfig& rope) {
+  const double context = static_cast<double>(rope.original_context_tokens);
+  return static_cast<double>(rope.rotary_width) *
+         std::log(context / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(rope.theta));
+}
+
+// Fast pairs keep their frequency, slow ones turn `factor` times slower, with a ramp between.
+double ScaleYarn(double frequency, size_t pair, const RopeConfig& rope) {
+  double first = PairOfTurns(rope.beta_fast, rope);
+  double last = PairOfTurns(rope.beta_slow, rope);
+  if (rope.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(rope.rotary_width - 1));
+  constexpr double kLeastWidth = 0.001;  // of the ramp, as in the reference
+  const double ramp =
+      (static_cast<double>(pair) - first) / (last == first ? kLeastWidth : last - first);
+  const double slow = std::clamp(ramp, 0.0, 1.0);
+  return frequency * (1.0 - slow) + frequency / rope.factor * slow;
+}
+
 double ScaleFrequency(double frequency, size_t pair, const RopeConfig& rope) {
   switch (rope.scaling) {
     case RopeScaling::kNone:
@@ -33,6 +57,8 @@ double ScaleFrequency(double frequency, size_t pair, const RopeConfig& rope) {
       return frequency / rope.factor;
     case RopeScaling::kLlama3:
       return ScaleLlama3(frequency, rope);
+    case RopeScaling::kYarn:
+      return ScaleYarn(frequency, pair, rope);
     case RopeScaling::kDivisors:
       CHECK_LT(pair, rope.divisors.size());
       return frequency / static_cast<double>(rope.divisors[pair]);
@@ -48,12 +74,12 @@ KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type) {
           .head_width = config.head_width};
 }
 
-std::vector<float> InverseFrequencies(const ModelConfig& config) {
+double YarnMagnitude(double factor) {
+  return factor <= 1.0 ? 1.0 : 0.1 * std::log(factor) + 1.0;
+}
+
+std::vector<float> InverseFrequencies(const RopeConfig& rope) {
   std::vector<float> frequencies;
-  if (config.position != PositionKind::kRope) {
-    return frequencies;
-  }
-  const RopeConfig& rope = config.rope;
   for (int64_t i = 0; i < rope.rotary_width / 2; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(rope.rotary_width);
     const double frequency = std::pow(rope.theta, -exponent);
@@ -67,14 +93,17 @@ Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& 
     : config_(config),
       kv_layout_(kv_layout),
       ops_(ops),
-      inverse_frequencies_(InverseFrequencies(config)) {}
+      inverse_frequencies_(InverseFrequencies(config.rope)),
+      sliding_inverse_frequencies_(InverseFrequencies(config.sliding_rope.value_or(config.rope))) {}
 
 int64_t Forward::ScratchFloats(const ModelConfig& config, int64_t rows) {
   const int64_t q = RowStride(config.num_heads * config.head_width);
   const int64_t kv = RowStride(config.num_kv_heads * config.head_width);
   const int64_t attention = 2 * q + 2 * kv;
   const int64_t ffn = (config.gated_ffn ? 2 : 1) * RowStride(config.ffn_width);
-  const int64_t layer = RowStride(config.model_width) + std::max(attention, ffn);
+  // The input of each branch when they are parallel, or of one and what it adds.
+  const int64_t branches = 2 * RowStride(config.model_width);
+  const int64_t layer = branches + std::max(attention, ffn);
   return rows * std::max(layer, RowStride(config.embedding_width));
 }
 
@@ -88,6 +117,9 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
   } else {
     ops_.EmbeddingGather(weights.embed.matrix, ids, false, hidden);
   }
+  if (config_.embedding_multiplier != 1.0F) {
+    ops_.Scale(config_.embedding_multiplier, hidden);
+  }
   if (config_.position == PositionKind::kLearned) {
     learned_rows_.assign(positions.begin(), positions.end());
     for (int32_t& row : learned_rows_) {
@@ -97,17 +129,33 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
   }
 }
 
-// pre-norm:  h = h + attention(norm(h));  h = h + ffn(norm(h))
-// post-norm: h = norm(h + attention(h));  h = norm(h + ffn(h))
+// With attention and feed-forward as f, one after the other:
+//   pre-norm             h = h + f(norm(h))
+//   branch norm          h = h + norm(f(h)), or h + norm(f(norm(h))) with both
+//   neither              h = norm(h + f(h))
+// parallel branches:     h = h + attention(norm(h)) + ffn(norm(h))
 void Forward::Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
                     MatrixView hidden) {
   Scratch memory(scratch);
-  if (config_.pre_norm) {
+  if (config_.parallel_branches) {
+    MatrixView attention_input = memory.Take(hidden.rows, config_.model_width);
+    MatrixView ffn_input = attention_input;
+    Norm(weights.attention_norm, hidden, attention_input);
+    if (!config_.shared_norm) {
+      ffn_input = memory.Take(hidden.rows, config_.model_width);
+      Norm(weights.ffn_norm, hidden, ffn_input);
+    }
+    Attention(weights, batch, attention_input, memory.rest(), hidden);
+    FeedForward(weights, ffn_input, memory.rest(), hidden);
+  } else if (config_.pre_norm) {
     MatrixView normed = memory.Take(hidden.rows, config_.model_width);
     Norm(weights.attention_norm, hidden, normed);
     Attention(weights, batch, normed, memory.rest(), hidden);
     Norm(weights.ffn_norm, hidden, normed);
     FeedForward(weights, normed, memory.rest(), hidden);
+  } else if (config_.branch_norm) {
+    Attention(weights, batch, hidden, memory.rest(), hidden);
+    FeedForward(weights, hidden, memory.rest(), hidden);
   } else {
     Attention(weights, batch, hidden, memory.rest(), hidden);
     Norm(weights.attention_norm, hidden, hidden);
@@ -128,9 +176,19 @@ void Forward::Finish(const ModelWeights& weights, MatrixView hidden, MatrixView 
       std::copy_n(hidden.row(row), hidden.columns, out.row(row));
     }
   }
+  if (config_.logit_multiplier != 1.0F) {
+    ops_.Scale(config_.logit_multiplier, out);
+  }
 }
 
-// hidden += o(attention(q(x), k(x), v(x))), q and k rotated by their positions.
+void Forward::CapLogits(MatrixView logits) {
+  if (config_.logit_softcap > 0.0F) {
+    ops_.SoftCap(config_.logit_softcap, logits);
+  }
+}
+
+// hidden += o(attention(q(x), k(x), v(x))), q and k normalised where the family does and rotated by
+// their positions.
 void Forward::Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
                         std::span<float> scratch, MatrixView hidden) {
   const int64_t q_width = config_.num_heads * config_.head_width;
@@ -143,42 +201,85 @@ void Forward::Attention(const LayerWeights& weights, const LayerBatch& batch, Ma
   Linear(weights.q, x, q);
   Linear(weights.k, x, k);
   Linear(weights.v, x, v);
+  NormQueriesAndKeys(weights, q, k);
   if (config_.position == PositionKind::kRope) {
-    RopeArgs rope{.x = q,
-                  .heads = config_.num_heads,
-                  .head_width = config_.head_width,
-                  .inverse_frequencies = inverse_frequencies_,
-                  .positions = batch.positions};
-    ops_.Rope(rope);
-    rope.x = k;
-    rope.heads = config_.num_kv_heads;
-    ops_.Rope(rope);
+    Rotate(batch, q, k);
   }
+  Mix(batch, q, k, v, mixed);
+  AddBranch(weights.o, weights.attention_branch_norm, mixed, memory.rest(), hidden);
+}
+
+void Forward::NormQueriesAndKeys(const LayerWeights& weights, MatrixView q, MatrixView k) {
+  const float epsilon = config_.norm_epsilon;
+  if (config_.qk_norm == QkNorm::kHead) {
+    ops_.HeadRmsNorm(q, config_.head_width, weights.q_norm, epsilon);
+    ops_.HeadRmsNorm(k, config_.head_width, weights.k_norm, epsilon);
+  } else if (config_.qk_norm == QkNorm::kRow) {
+    ops_.RmsNorm(q, weights.q_norm, epsilon, q);
+    ops_.RmsNorm(k, weights.k_norm, epsilon, k);
+  }
+}
+
+void Forward::Rotate(const LayerBatch& batch, MatrixView q, MatrixView k) {
+  const bool own = batch.slides && config_.sliding_rope.has_value();
+  const RopeConfig& config = own ? *config_.sliding_rope : config_.rope;
+  RopeArgs rope{.x = q,
+                .heads = config_.num_heads,
+                .head_width = config_.head_width,
+                .inverse_frequencies = own ? sliding_inverse_frequencies_ : inverse_frequencies_,
+                .magnitude = static_cast<float>(config.magnitude),
+                .positions = batch.positions};
+  ops_.Rope(rope);
+  rope.x = k;
+  rope.heads = config_.num_kv_heads;
+  ops_.Rope(rope);
+}
+
+// Stores k and v in the pages; mixed = attention of q over them.
+void Forward::Mix(const LayerBatch& batch, MatrixView q, MatrixView k, MatrixView v,
+                  MatrixView mixed) {
+  const float usual_scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width));
   ops_.StoreKv({.k = k, .v = v, .layout = kv_layout_, .spans = batch.spans});
   ops_.Attention({.q = q,
                   .out = mixed,
                   .layout = kv_layout_,
                   .num_heads = config_.num_heads,
-                  .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width)),
+                  .scale = config_.attention_scale > 0.0F ? config_.attention_scale : usual_scale,
+                  .softcap = config_.attention_softcap,
+                  .window = batch.slides ? config_.sliding_window : 0,
                   .spans = batch.spans});
-  AddLinear(weights.o, mixed, hidden);
 }
 
 // hidden += down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.
 void Forward::FeedForward(const LayerWeights& weights, MatrixView x, std::span<float> scratch,
                           MatrixView hidden) {
   Scratch memory(scratch);
-  MatrixView up = memory.Take(x.rows, config_.ffn_width);
-  Linear(weights.up, x, up);
-  if (!config_.gated_ffn) {
-    ops_.Activate(config_.activation, up);
-    AddLinear(weights.down, up, hidden);
+  MatrixView inner = memory.Take(x.rows, config_.ffn_width);
+  if (config_.gated_ffn) {
+    MatrixView up = memory.Take(x.rows, config_.ffn_width);
+    Linear(weights.gate, x, inner);
+    Linear(weights.up, x, up);
+    ops_.GatedActivate(config_.activation, inner, up);
+  } else {
+    Linear(weights.up, x, inner);
+    ops_.Activate(config_.activation, inner);
+  }
+  AddBranch(weights.down, weights.ffn_branch_norm, inner, memory.rest(), hidden);
+}
+
+// hidden += multiplier * norm(projection(x)), each where the family has it.
+void Forward::AddBranch(const MatMulWeights& projection, const NormWeights& norm, MatrixView x,
+                        std::span<float> scratch, MatrixView hidden) {
+  if (!norm.exists() && config_.residual_multiplier == 1.0F) {
+    AddLinear(projection, x, hidden);
     return;
   }
-  MatrixView gate = memory.Take(x.rows, config_.ffn_width);
-  Linear(weights.gate, x, gate);
-  ops_.GatedActivate(config_.activation, gate, up);
-  AddLinear(weights.down, gate, hidden);
+  MatrixView branch = Scratch(scratch).Take(hidden.rows, hidden.columns);
+  Linear(projection, x, branch);
+  if (norm.exists()) {
+    Norm(norm, branch, branch);
+  }
+  ops_.AddScaled(branch, config_.residual_multiplier, hidden);
 }
 
 void Forward::Norm(const NormWeights& weights, MatrixView x, MatrixView out) {

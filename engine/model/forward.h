@@ -1,6 +1,6 @@
 // Forward: the transformer as the papers write it, for every family of the table (families.h).
 //
-// A family is data (ModelConfig): which norm and where, which positions, which activation. One
+// A family is data (ModelConfig): which norms and where, which positions, which activation. One
 // sweep is Embed, then Layer for each layer, then Finish; the caller decides which rows go in a
 // call and where the weights come from. Every call is batch-invariant like the ops it uses.
 #pragma once
@@ -19,12 +19,18 @@ namespace nightshift {
 // The layout of the model's KV pages.
 KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type);
 
+// The magnitude of yarn where a source gives none. factor > 0.
+// Source: YaRN (Peng et al. 2023) eq. 22.
+double YarnMagnitude(double factor);
+
 // Angle per position of each rotated pair, with the configuration's scaling.
-// Source: RoFormer (Su et al. 2021) section 3.4; llama3 scaling as in the Llama 3.1 release.
-std::vector<float> InverseFrequencies(const ModelConfig& config);
+// Source: RoFormer (Su et al. 2021) section 3.4; llama3 scaling as in the Llama 3.1 release; YaRN
+// section 3.2.
+std::vector<float> InverseFrequencies(const RopeConfig& rope);
 
 // One batch at one layer.
 struct LayerBatch {
+  bool slides = false;                   // queries see the window only
   std::span<const int32_t> positions;    // [T]
   std::span<const AttentionSpan> spans;  // the rows by sequence, pages of this layer
 };
@@ -37,7 +43,7 @@ class Forward {
   // Floats of scratch that a call with `rows` rows needs.
   static int64_t ScratchFloats(const ModelConfig& config, int64_t rows);
 
-  // hidden [T, E] = token embeddings (projected), with learned positions added.
+  // hidden [T, E] = token embeddings (projected, multiplied), with learned positions added.
   void Embed(const ModelWeights& weights, std::span<const int32_t> ids,
              std::span<const int32_t> positions, std::span<float> scratch, MatrixView hidden);
 
@@ -45,8 +51,12 @@ class Forward {
   void Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
              MatrixView hidden);
 
-  // out [T, W]: hidden [T, E] normalised and projected, ready for the head. Overwrites hidden.
+  // out [T, W]: hidden [T, E] normalised, projected and multiplied, ready for the head. Overwrites
+  // hidden.
   void Finish(const ModelWeights& weights, MatrixView hidden, MatrixView out);
+
+  // Logits of the model from the products of finished rows and the head, in place.
+  void CapLogits(MatrixView logits);
 
  private:
   void Norm(const NormWeights& weights, MatrixView x, MatrixView out);
@@ -54,13 +64,19 @@ class Forward {
   void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
                  std::span<float> scratch, MatrixView hidden);
+  void Mix(const LayerBatch& batch, MatrixView q, MatrixView k, MatrixView v, MatrixView mixed);
+  void NormQueriesAndKeys(const LayerWeights& weights, MatrixView q, MatrixView k);
+  void Rotate(const LayerBatch& batch, MatrixView q, MatrixView k);
   void FeedForward(const LayerWeights& weights, MatrixView x, std::span<float> scratch,
                    MatrixView hidden);
+  void AddBranch(const MatMulWeights& projection, const NormWeights& norm, MatrixView x,
+                 std::span<float> scratch, MatrixView hidden);
 
   const ModelConfig& config_;
   KvPageLayout kv_layout_;
   Ops& ops_;
   std::vector<float> inverse_frequencies_;
+  std::vector<float> sliding_inverse_frequencies_;
   std::vector<int32_t> learned_rows_;  // reused: positions + offset
 };
 

@@ -133,8 +133,10 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
     reader.Refuse("attention.value_length", "differs from attention.key_length");
   }
   config.context_tokens = reader.Required("context_length");
-  config.norm_epsilon =
-      static_cast<float>(reader.RequiredNumber("attention.layer_norm_rms_epsilon"));
+  family->set_shape(config);
+  config.norm_epsilon = static_cast<float>(
+      reader.RequiredNumber(config.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                                          : "attention.layer_norm_epsilon"));
   if (reader.Integer("expert_count", 0) > 0) {
     reader.Refuse("expert_count", "is above 0: mixtures of experts are not supported");
   }

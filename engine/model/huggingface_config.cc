@@ -96,14 +96,19 @@ absl::StatusOr<SourceModel> SourceModelFromHuggingFace(const std::string& config
   config.family = family->name;
   config.architecture = family->architectures.front();
   config.vocabulary = reader.RequiredInteger("vocab_size", 1, INT32_MAX);
-  config.num_layers = reader.RequiredInteger("num_hidden_layers", 1, kAnyInteger);
+  config.num_layers = reader.RequiredInteger("num_hidden_layers", 1, kMaxLayers);
   config.model_width = reader.RequiredInteger("hidden_size", 1, kAnyInteger);
   config.num_heads = reader.RequiredInteger("num_attention_heads", 1, kAnyInteger);
   config.head_width = ReadHeadWidth(reader, config);
-  config.context_tokens = reader.RequiredInteger("max_position_embeddings", 1, kAnyInteger);
+  if (!reader.Has("max_position_embeddings") && family->default_context_tokens > 0) {
+    config.context_tokens = family->default_context_tokens;
+  } else {
+    config.context_tokens = reader.RequiredInteger("max_position_embeddings", 1, kAnyInteger);
+  }
   if (reader.Has("tie_word_embeddings")) {
     model.tied_head = reader.Bool("tie_word_embeddings", false);
   }
+  family->set_shape(config);
   family->read_config(reader, json, model);
   RETURN_IF_ERROR(reader.status());
   RETURN_IF_ERROR(ReadTokens(json, generation, config));

@@ -35,20 +35,44 @@ void AppendLayer(const ModelConfig& config, int64_t layer, SpecList& specs) {
   const int64_t width = config.model_width;
   const int64_t query_width = config.num_heads * config.head_width;
   const int64_t kv_width = config.num_kv_heads * config.head_width;
-  specs.Norm(LayerTensor(layer, "attention_norm"), config);
+  const NormPlaces norms = NormPlacesOf(config);
+  if (norms.attention) {
+    specs.Norm(LayerTensor(layer, "attention_norm"), config);
+  }
   specs.Linear(LayerTensor(layer, "q"), query_width, width);
   specs.Linear(LayerTensor(layer, "k"), kv_width, width);
   specs.Linear(LayerTensor(layer, "v"), kv_width, width);
+  if (config.qk_norm != QkNorm::kNone) {
+    const bool head = config.qk_norm == QkNorm::kHead;
+    specs.Vector(LayerTensor(layer, "q_norm.weight"), head ? config.head_width : query_width, true);
+    specs.Vector(LayerTensor(layer, "k_norm.weight"), head ? config.head_width : kv_width, true);
+  }
   specs.Linear(LayerTensor(layer, "o"), width, query_width);
-  specs.Norm(LayerTensor(layer, "ffn_norm"), config);
+  if (norms.branches) {
+    specs.Norm(LayerTensor(layer, "attention_branch_norm"), config);
+  }
+  if (norms.ffn) {
+    specs.Norm(LayerTensor(layer, "ffn_norm"), config);
+  }
   if (config.gated_ffn) {
     specs.Linear(LayerTensor(layer, "gate"), config.ffn_width, width);
   }
   specs.Linear(LayerTensor(layer, "up"), config.ffn_width, width);
   specs.Linear(LayerTensor(layer, "down"), width, config.ffn_width);
+  if (norms.branches) {
+    specs.Norm(LayerTensor(layer, "ffn_branch_norm"), config);
+  }
 }
 
 }  // namespace
+
+NormPlaces NormPlacesOf(const ModelConfig& config) {
+  const bool after_residual = !config.pre_norm && !config.branch_norm;
+  const bool attention = config.pre_norm || after_residual;
+  return {.attention = attention,
+          .ffn = attention && !config.shared_norm,
+          .branches = config.branch_norm};
+}
 
 std::vector<TensorSpec> ModelTensors(const ModelConfig& config) {
   const bool projected = config.embedding_width != config.model_width;

@@ -23,6 +23,14 @@ struct TensorSpec {
   bool required = true;  // biases of matmuls may be absent
 };
 
+// Which norms a layer has, by their tensors' names.
+struct NormPlaces {
+  bool attention = false;  // "attention_norm": before the branch, or after its residual addition
+  bool ffn = false;        // "ffn_norm", as above
+  bool branches = false;   // "attention_branch_norm" and "ffn_branch_norm"
+};
+NormPlaces NormPlacesOf(const ModelConfig& config);
+
 // All tensors of a valid configuration, in the order in which a sweep reads them. The head is among
 // them unless it is tied.
 std::vector<TensorSpec> ModelTensors(const ModelConfig& config);

@@ -20,9 +20,12 @@ namespace {
 
 constexpr char kModelPrefix[] = "model.";
 
-// Tables that a checkpoint may hold beside the weights: RoPE's, which follow from the
-// configuration.
-constexpr std::array kPassedOver = {".rotary_emb.inv_freq", ".attn_rot_embd", "rope_freqs.weight"};
+// Tables that a checkpoint may hold beside the weights: RoPE's and GPT-NeoX's causal masks, which
+// follow from the configuration.
+constexpr std::array kPassedOver = {".rotary_emb.inv_freq",     ".attn_rot_embd",
+                                    "rope_freqs.weight",        "rope_factors_short.weight",
+                                    "rope_factors_long.weight", ".attention.bias",
+                                    ".attention.masked_bias"};
 
 // The checkpoint's tensors by name, and which of them have found a use.
 class TensorIndex {
@@ -75,27 +78,76 @@ std::pair<int64_t, std::string> SplitLayer(const std::string& canonical) {
           canonical.substr(dot + 1)};
 }
 
-// What the source calls a canonical tensor; empty if the format has no such tensor.
+// What the source calls a canonical tensor; empty if the format has no such tensor. A name of the
+// table without an ending stands for NAME.weight and NAME.bias.
 std::string SourceName(const Family& family, SourceFormat format, const std::string& canonical) {
   const auto [layer, name] = SplitLayer(canonical);
   const bool gguf = format == SourceFormat::kGguf;
   for (const TensorNames& names : layer < 0 ? family.model_names : family.layer_names) {
-    if (name != names.canonical) {
+    absl::string_view ending = name;
+    if (!absl::ConsumePrefix(&ending, names.canonical) ||
+        (!ending.empty() && ending != ".weight" && ending != ".bias")) {
       continue;
     }
-    if (layer < 0) {
-      return gguf ? names.gguf : names.huggingface;
+    const absl::string_view stem = gguf ? names.gguf : names.huggingface;
+    if (stem.empty()) {
+      return "";
     }
-    return gguf ? absl::StrCat("blk.", layer, ".", names.gguf)
-                : absl::StrCat(family.huggingface_layer, layer, ".", names.huggingface);
+    if (layer < 0) {
+      return absl::StrCat(stem, ending);
+    }
+    return gguf ? absl::StrCat("blk.", layer, ".", stem, ending)
+                : absl::StrCat(family.huggingface_layer, layer, ".", stem, ending);
   }
   return "";
 }
 
-absl::Status CheckShape(const TensorSpec& spec, const SourceTensor& source) {
+// The rows of q, k and v, or of gate and up, in the matrix that holds them all.
+struct FusedPlace {
+  int64_t total_rows = 0;
+  int64_t first_row = 0;
+  int64_t run_rows = 0;
+  int64_t run_stride = 0;
+};
+
+FusedPlace PlaceInQkv(const ModelConfig& config, FusedRows order, char part) {
+  const bool by_head = order == FusedRows::kByKvHead;
+  const int64_t groups = by_head ? config.num_kv_heads : 1;
+  const int64_t kv_rows = config.num_kv_heads / groups * config.head_width;
+  const int64_t q_rows = config.num_heads / groups * config.head_width;
+  const int64_t stride = q_rows + 2 * kv_rows;
+  if (part == 'q') {
+    return {stride * groups, 0, q_rows, stride};
+  }
+  return {stride * groups, part == 'k' ? q_rows : q_rows + kv_rows, kv_rows, stride};
+}
+
+// Nothing for a tensor whose source holds it alone.
+std::optional<FusedPlace> PlaceInFused(const Family& family, SourceFormat format,
+                                       const ModelConfig& config, const std::string& canonical) {
+  const auto [layer, part] = SplitLayer(canonical);
+  const auto shares_source = [&, layer = layer](const char* first, const char* second) {
+    return SourceName(family, format, LayerTensor(layer, first)) ==
+           SourceName(family, format, LayerTensor(layer, second));
+  };
+  const bool of_qkv =
+      absl::StartsWith(part, "q.") || absl::StartsWith(part, "k.") || absl::StartsWith(part, "v.");
+  if (of_qkv && shares_source("q.weight", "k.weight")) {
+    const bool gguf = format == SourceFormat::kGguf;
+    return PlaceInQkv(config, gguf ? FusedRows::kStacked : family.huggingface_qkv, part.front());
+  }
+  const bool gate = absl::StartsWith(part, "gate.");
+  if ((gate || absl::StartsWith(part, "up.")) && shares_source("gate.weight", "up.weight")) {
+    const int64_t rows = config.ffn_width;
+    return FusedPlace{2 * rows, gate ? 0 : rows, rows, rows};
+  }
+  return std::nullopt;
+}
+
+absl::Status CheckShape(const TensorSpec& spec, int64_t rows, const SourceTensor& source) {
   const bool vector = spec.layout == TensorLayout::kVector;
   const std::vector<int64_t> wanted =
-      vector ? std::vector<int64_t>{spec.outputs} : std::vector<int64_t>{spec.outputs, spec.inputs};
+      vector ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, spec.inputs};
   if (source.shape != wanted) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", source.name, " has the shape [", absl::StrJoin(source.shape, ", "),
@@ -113,9 +165,9 @@ absl::Status CheckShape(const TensorSpec& spec, const SourceTensor& source) {
 absl::Status CheckBias(const SourceModel& model, const TensorSpec& spec, const std::string& name,
                        bool stored) {
   const std::string part = SplitLayer(spec.name).second;
-  const bool of_attention =
-      part == "q.bias" || part == "k.bias" || part == "v.bias" || part == "o.bias";
-  const std::optional<bool> declared = of_attention ? model.attention_bias : model.ffn_bias;
+  const bool of_qkv = part == "q.bias" || part == "k.bias" || part == "v.bias";
+  const std::optional<bool> declared =
+      of_qkv ? model.qkv_bias : (part == "o.bias" ? model.o_bias : model.ffn_bias);
   if (declared && *declared != stored) {
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", name, stored ? " is stored" : " is missing",
@@ -128,16 +180,41 @@ bool IsNorm(const std::string& canonical) {
   return absl::StrContains(canonical, "_norm.");
 }
 
+// Which rows of its source become the tensor's, and what is added to them.
+absl::Status Place(const Family& family, SourceFormat format, const ModelConfig& config,
+                   TensorOrigin& origin) {
+  const TensorSpec& spec = origin.spec;
+  const std::optional<FusedPlace> fused = PlaceInFused(family, format, config, spec.name);
+  RETURN_IF_ERROR(CheckShape(spec, fused ? fused->total_rows : spec.outputs, *origin.source));
+  if (fused) {
+    origin.first_row = fused->first_row;
+    origin.run_rows = fused->run_rows;
+    origin.run_stride = fused->run_stride;
+  }
+  const std::string part = SplitLayer(spec.name).second;
+  if (format == SourceFormat::kGguf && family.gguf_pairs_rope_rows) {
+    if (absl::StartsWith(part, "q.")) {
+      origin.paired_heads = config.num_heads;
+    } else if (absl::StartsWith(part, "k.")) {
+      origin.paired_heads = config.num_kv_heads;
+    }
+  }
+  if (format == SourceFormat::kSafetensors && family.norm_weights_less_one && IsNorm(spec.name)) {
+    origin.added = 1.0F;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t TensorOrigin::SourceRow(int64_t row) const {
-  if (paired_heads == 0) {
-    return row;
+  if (paired_heads > 0) {
+    const int64_t head_width = spec.outputs / paired_heads;
+    const int64_t half = head_width / 2;
+    const int64_t in_head = row % head_width;
+    row += in_head % half * 2 + in_head / half - in_head;
   }
-  const int64_t head_width = spec.outputs / paired_heads;
-  const int64_t half = head_width / 2;
-  const int64_t in_head = row % head_width;
-  return row - in_head + in_head % half * 2 + in_head / half;
+  return run_rows == 0 ? row : first_row + row / run_rows * run_stride + row % run_rows;
 }
 
 absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat format,
@@ -146,6 +223,7 @@ absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat form
   TensorIndex index(tensors);
   TensorMap map;
   map.config = model.config;
+  map.notes = model.notes;
   const SourceTensor* const head = index.Find(SourceName(family, format, "head"));
   map.config.tied_head = model.tied_head.value_or(head == nullptr);
   if (map.config.tied_head && head != nullptr) {
@@ -164,23 +242,15 @@ absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat form
         continue;
       }
     }
+    origin.spec = std::move(spec);
     if (source != nullptr) {
-      RETURN_IF_ERROR(CheckShape(spec, *source));
+      RETURN_IF_ERROR(Place(family, format, map.config, origin));
       index.MarkUsed(*source);
-    } else if (model.plain_norms && IsNorm(spec.name)) {
-      origin.fill = absl::EndsWith(spec.name, ".weight") ? 1.0F : 0.0F;
+    } else if (model.plain_norms && IsNorm(origin.spec.name)) {
+      origin.fill = absl::EndsWith(origin.spec.name, ".weight") ? 1.0F : 0.0F;
     } else {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", name, " is missing"));
     }
-    const std::string part = SplitLayer(spec.name).second;
-    if (format == SourceFormat::kGguf && family.gguf_pairs_rope_rows) {
-      if (part == "q.weight" || part == "q.bias") {
-        origin.paired_heads = map.config.num_heads;
-      } else if (part == "k.weight" || part == "k.bias") {
-        origin.paired_heads = map.config.num_kv_heads;
-      }
-    }
-    origin.spec = std::move(spec);
     map.tensors.push_back(std::move(origin));
   }
   RETURN_IF_ERROR(index.CheckAllUsed());

@@ -19,11 +19,19 @@ struct TensorOrigin {
   TensorSpec spec;
   const SourceTensor* source = nullptr;  // nullptr: filled with `fill`
   float fill = 0.0F;
+  float added = 0.0F;  // to every value of a vector
   // Above 0: rows of each of this many heads come as pairs (2i, 2i + 1) and leave as (i, i + half).
   int64_t paired_heads = 0;
+  // The tensor's rows among those of a matrix that holds others too: runs of `run_rows` rows, from
+  // `first_row` on, one every `run_stride` rows. run_rows 0: the source holds this tensor only.
+  int64_t first_row = 0;
+  int64_t run_rows = 0;
+  int64_t run_stride = 0;
 
   // The source row that becomes row `row`.
   int64_t SourceRow(int64_t row) const;
+  // Whether rows that follow one another do so in the source too.
+  bool in_order() const { return paired_heads == 0 && run_rows == 0; }
 };
 
 struct TensorMap {

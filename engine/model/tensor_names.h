@@ -11,8 +11,10 @@ namespace nightshift {
 // A tied head is not stored: the forward uses "embed".
 //
 // Layer level, "layers.I.NAME": "attention_norm.weight|bias", "q|k|v|o.weight" and ".bias",
-// "ffn_norm.weight|bias", "gate.weight|bias" [F, E] (gated families), "up.weight|bias" [F, E],
-// "down.weight|bias" [E, F]. Biases of matmuls are there only if the source has them.
+// "q_norm.weight", "k_norm.weight", "attention_branch_norm.weight|bias", "ffn_norm.weight|bias",
+// "gate.weight|bias" [F, E] (gated families), "up.weight|bias" [F, E], "down.weight|bias" [E, F],
+// "ffn_branch_norm.weight|bias". Biases of matmuls are there only if the source has them.
+// Norm weights are what a row is multiplied by: where a source stores that less 1, 1 is added.
 inline std::string LayerTensor(int64_t layer, const std::string& name) {
   return "layers." + std::to_string(layer) + "." + name;
 }

@@ -22,14 +22,14 @@ int64_t ExtentBytesOfTensor(const TensorOrigin& origin) {
 // Source rows that become rows [first, first + count) of the pack, one after another.
 absl::Status ReadRows(const TensorOrigin& origin, const TensorSource& source, int64_t first,
                       int64_t count, std::span<std::byte> rows) {
-  if (origin.paired_heads == 0) {
+  if (origin.in_order()) {
     RETURN_IF_ERROR(source.ReadRows(*origin.source, first, rows));
   }
   const size_t row_bytes = static_cast<size_t>(origin.source->row_bytes);
   for (int64_t i = 0; i < count; ++i) {
     const std::span<std::byte> row = rows.subspan(static_cast<size_t>(i) * row_bytes, row_bytes);
     const int64_t source_row = origin.SourceRow(first + i);
-    if (origin.paired_heads != 0) {
+    if (!origin.in_order()) {
       RETURN_IF_ERROR(source.ReadRows(*origin.source, source_row, row));
     }
     RETURN_IF_ERROR(CheckFiniteRow(*origin.source, source_row, row));
@@ -78,10 +78,11 @@ absl::Status WriteVector(const TensorOrigin& origin, const TensorSource& source,
     std::vector<std::byte> stored(static_cast<size_t>(origin.source->row_bytes));
     RETURN_IF_ERROR(source.ReadRows(*origin.source, 0, stored));
     RETURN_IF_ERROR(CheckFiniteRow(*origin.source, 0, stored));
-    std::vector<float> widened(values.size());
-    WidenToF32(origin.source->dtype, stored.data(), spec.outputs, widened.data());
+    std::vector<float> widened(static_cast<size_t>(origin.source->shape.front()));
+    WidenToF32(origin.source->dtype, stored.data(), origin.source->shape.front(), widened.data());
     for (int64_t i = 0; i < spec.outputs; ++i) {
-      values[static_cast<size_t>(i)] = widened[static_cast<size_t>(origin.SourceRow(i))];
+      values[static_cast<size_t>(i)] =
+          widened[static_cast<size_t>(origin.SourceRow(i))] + origin.added;
     }
   }
   writer.BeginTensor(spec, DType::kF32, "");

@@ -20,6 +20,8 @@ struct MatMulWeights {
 struct NormWeights {
   const float* weight = nullptr;
   const float* bias = nullptr;
+
+  bool exists() const { return weight != nullptr; }
 };
 
 // Names as in tensor_names.h.
@@ -28,11 +30,15 @@ struct LayerWeights {
   MatMulWeights q;
   MatMulWeights k;
   MatMulWeights v;
+  const float* q_norm = nullptr;  // [D] or [H*D]
+  const float* k_norm = nullptr;  // [D] or [G*D]
   MatMulWeights o;
+  NormWeights attention_branch_norm;
   NormWeights ffn_norm;
   MatMulWeights gate;
   MatMulWeights up;
   MatMulWeights down;
+  NormWeights ffn_branch_norm;
 };
 
 struct ModelWeights {

@@ -122,7 +122,10 @@ TEST_P(GoldenLogitsTest, Bf16ChoosesTheSameTokenWhereTheMarginAllows) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GoldenLogitsTest,
                          testing::Values("opt", "opt_postnorm", "llama", "llama3_rope",
-                                         "llama_linear_rope", "llama_tied"),
+                                         "llama_linear_rope", "llama_tied", "llama_yarn_rope",
+                                         "mistral", "qwen2", "qwen3", "gemma2", "gemma3",
+                                         "gemma3_linear", "phi3", "olmo2", "granite", "stablelm",
+                                         "gpt_neox", "falcon"),
                          [](const testing::TestParamInfo<const char*>& model) {
                            return std::string(model.param);
                          });

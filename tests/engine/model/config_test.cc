@@ -73,6 +73,65 @@ TEST(ModelConfigTest, JsonKeepsDivisorsAndLearnedPositions) {
   EXPECT_FALSE(read.pre_norm);
 }
 
+// Every field that only some models have, at a value of its own.
+ModelConfig Decorated() {
+  ModelConfig config = Llama();
+  config.branch_norm = true;
+  config.qk_norm = QkNorm::kRow;
+  config.rope.scaling = RopeScaling::kYarn;
+  config.rope.factor = 4.0;
+  config.rope.beta_fast = 30.0;
+  config.rope.beta_slow = 2.0;
+  config.rope.truncate = false;
+  config.rope.magnitude = 1.25;
+  config.rope.original_context_tokens = 64;
+  config.sliding_rope = Llama().rope;
+  config.sliding_window = 8;
+  config.sliding_layers = {true, false};
+  config.attention_scale = 0.3F;
+  config.attention_softcap = 50.1F;
+  config.logit_softcap = 30.1F;
+  config.embedding_multiplier = 9.7F;
+  config.residual_multiplier = 0.6F;
+  config.logit_multiplier = 0.7F;
+  return config;
+}
+
+TEST(ModelConfigTest, JsonKeepsWhatOnlySomeModelsHave) {
+  const ModelConfig config = Decorated();
+  ASSERT_OK_AND_ASSIGN(ModelConfig read, ModelConfigFromJson(ModelConfigToJson(config)));
+  EXPECT_EQ(ModelConfigToJson(read), ModelConfigToJson(config));
+  EXPECT_TRUE(read.branch_norm);
+  EXPECT_EQ(read.qk_norm, QkNorm::kRow);
+  EXPECT_EQ(read.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(read.rope.beta_fast, 30.0);
+  EXPECT_EQ(read.rope.beta_slow, 2.0);
+  EXPECT_FALSE(read.rope.truncate);
+  EXPECT_EQ(read.rope.magnitude, 1.25);
+  ASSERT_TRUE(read.sliding_rope.has_value());
+  EXPECT_EQ(read.sliding_rope->theta, 123456.789);
+  EXPECT_EQ(read.sliding_window, 8);
+  EXPECT_EQ(read.sliding_layers, (std::vector<bool>{true, false}));
+  EXPECT_EQ(read.attention_scale, 0.3F);
+  EXPECT_EQ(read.attention_softcap, 50.1F);
+  EXPECT_EQ(read.logit_softcap, 30.1F);
+  EXPECT_EQ(read.embedding_multiplier, 9.7F);
+  EXPECT_EQ(read.residual_multiplier, 0.6F);
+  EXPECT_EQ(read.logit_multiplier, 0.7F);
+  ModelConfig parallel = Llama();
+  parallel.parallel_branches = parallel.shared_norm = true;
+  ASSERT_OK_AND_ASSIGN(read, ModelConfigFromJson(ModelConfigToJson(parallel)));
+  EXPECT_TRUE(read.parallel_branches);
+  EXPECT_TRUE(read.shared_norm);
+}
+
+TEST(ModelConfigTest, PlainModelsDoNotNameWhatTheyDoNotHave) {
+  const std::string plain = ModelConfigToJson(Llama());
+  for (const char* name : {"sliding", "multiplier", "softcap", "scale", "branch", "magnitude"}) {
+    EXPECT_EQ(plain.find(name), std::string::npos) << name;
+  }
+}
+
 TEST(ModelConfigTest, EveryFieldIsNeeded) {
   const Json whole = Json::parse(ModelConfigToJson(Llama()));
   for (const auto& [name, value] : whole.items()) {
@@ -109,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"RotaryAboveHead", {{"rope", {{"rotary_width", 18}}}}, "rotary_width"},
         RefusedCase{"RotaryOdd", {{"rope", {{"rotary_width", 7}}}}, "rotary_width"},
         RefusedCase{"RopeIsText", {{"rope", "none"}}, "rope is not an object"},
-        RefusedCase{"ScalingUnknown", {{"rope", {{"scaling", "yarn"}}}}, "scaling is not a value"},
+        RefusedCase{"ScalingUnknown", {{"rope", {{"scaling", "ntk"}}}}, "scaling is not a value"},
         RefusedCase{
             "NoDivisors", {{"rope", {{"scaling", "divisors"}}}}, "divisors is not an array"},
         RefusedCase{"TooFewDivisors",
@@ -118,6 +177,47 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"DivisorIsText",
                     {{"rope", {{"scaling", "divisors"}, {"divisors", {"x"}}}}},
                     "not a number"},
+        RefusedCase{"UnknownQkNorm", {{"qk_norm", "layer"}}, "qk_norm is not a value"},
+        RefusedCase{"WindowZero", {{"sliding_window", 0}}, "sliding_window"},
+        RefusedCase{"WindowNegative", {{"sliding_window", -8}}, "sliding_window"},
+        RefusedCase{"WindowOfNoLayer", {{"sliding_window", 8}}, "sliding_layers is not an array"},
+        RefusedCase{"WindowOfTooFewLayers",
+                    {{"sliding_window", 8}, {"sliding_layers", {true}}},
+                    "sliding_layers has 1 of 2"},
+        RefusedCase{"WindowLayersAreNumbers",
+                    {{"sliding_window", 8}, {"sliding_layers", {1, 0}}},
+                    "neither true nor false"},
+        RefusedCase{"SlidingRopeWithoutWindow",
+                    {{"sliding_rope", {{"theta", 1e4}, {"rotary_width", 16}, {"scaling", "none"}}}},
+                    "sliding_rope is there without"},
+        RefusedCase{"SlidingRopeOdd",
+                    {{"sliding_window", 8},
+                     {"sliding_layers", {true, true}},
+                     {"sliding_rope", {{"theta", 1e4}, {"rotary_width", 3}, {"scaling", "none"}}}},
+                    "rotary_width 3 is odd"},
+        RefusedCase{"CapNegative", {{"attention_softcap", -2.0}}, "attention_softcap"},
+        RefusedCase{"LogitCapIsText", {{"logit_softcap", "30"}}, "logit_softcap"},
+        RefusedCase{
+            "EmbeddingMultiplierZero", {{"embedding_multiplier", 0}}, "embedding_multiplier"},
+        RefusedCase{
+            "ResidualMultiplierHuge", {{"residual_multiplier", 1e39}}, "residual_multiplier"},
+        RefusedCase{"LogitMultiplierNegative", {{"logit_multiplier", -1.0}}, "logit_multiplier"},
+        RefusedCase{"MagnitudeZero", {{"rope", {{"magnitude", 0.0}}}}, "rope.magnitude"},
+        RefusedCase{"YarnBetasReversed",
+                    {{"rope",
+                      {{"scaling", "yarn"},
+                       {"factor", 4.0},
+                       {"beta_fast", 1.0},
+                       {"beta_slow", 32.0},
+                       {"original_context_tokens", 32}}}},
+                    "beta_fast is not above"},
+        RefusedCase{"YarnWithoutContext",
+                    {{"rope", {{"scaling", "yarn"}, {"factor", 4.0}}}},
+                    "original_context_tokens"},
+        RefusedCase{"ParallelWithBranchNorm",
+                    {{"parallel_branches", true}, {"branch_norm", true}},
+                    "parallel_branches"},
+        RefusedCase{"SharedNormAlone", {{"shared_norm", true}}, "shared_norm"},
         RefusedCase{"EpsilonAboveOne", {{"norm_epsilon", 2.0}}, "norm_epsilon"},
         RefusedCase{"BosBeyondVocabulary", {{"bos_token", 100}}, "bos_token"},
         RefusedCase{"EosBeyondVocabulary", {{"eos_tokens", {100}}}, "eos_tokens"},

@@ -90,7 +90,7 @@ TEST_F(TensorMapTest, RotaryTablesArePassedOver) {
 
 TEST_F(TensorMapTest, StoredBiasesAreUsedWhereNothingIsSaid) {
   Open("llama");
-  model_.attention_bias.reset();
+  model_.qkv_bias.reset();
   Add("model.layers.0.self_attn.q_proj.bias", {64});
   ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
   EXPECT_TRUE(std::any_of(map.tensors.begin(), map.tensors.end(), [](const TensorOrigin& origin) {
