@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/model/family_configs.h"
+#include "engine/model/family_gguf.h"
 #include "engine/model/family_names.h"
 #include "engine/model/family_shapes.h"
 
@@ -74,7 +75,9 @@ constexpr std::array kFamilies = {
            .layer_names = family_names::kGemmaLayer,
            .set_shape = SetGemma2Shape,
            .read_config = ReadGemma2Config,
-           .norm_weights_less_one = true},
+           .norm_weights_less_one = true,
+           .gguf_window_period = 2,
+           .complete_gguf = CompleteGemmaFromGguf},
     Family{.name = "gemma3",
            .architectures = kGemma3,
            .model_type = "gemma3_text",
@@ -84,7 +87,9 @@ constexpr std::array kFamilies = {
            .layer_names = family_names::kGemmaLayer,
            .set_shape = SetGemma3Shape,
            .read_config = ReadGemma3Config,
-           .norm_weights_less_one = true},
+           .norm_weights_less_one = true,
+           .gguf_window_period = 6,
+           .complete_gguf = CompleteGemma3FromGguf},
     Family{.name = "phi3",
            .architectures = kPhi3,
            .model_type = "phi3",
@@ -112,7 +117,8 @@ constexpr std::array kFamilies = {
            .layer_names = family_names::kLlamaLayer,
            .set_shape = SetLlamaShape,
            .read_config = ReadGraniteConfig,
-           .gguf_pairs_rope_rows = true},
+           .gguf_pairs_rope_rows = true,
+           .complete_gguf = CompleteGraniteFromGguf},
     Family{.name = "stablelm",
            .architectures = kStableLm,
            .model_type = "stablelm",
@@ -121,7 +127,8 @@ constexpr std::array kFamilies = {
            .model_names = family_names::kLlamaModel,
            .layer_names = family_names::kLlamaLayer,
            .set_shape = SetStableLmShape,
-           .read_config = ReadStableLmConfig},
+           .read_config = ReadStableLmConfig,
+           .complete_gguf = CompleteStableLmFromGguf},
     Family{.name = "gpt_neox",
            .architectures = kGptNeoX,
            .model_type = "gpt_neox",
@@ -131,7 +138,8 @@ constexpr std::array kFamilies = {
            .layer_names = family_names::kGptNeoXLayer,
            .set_shape = SetGptNeoXShape,
            .read_config = ReadGptNeoXConfig,
-           .huggingface_qkv = FusedRows::kByKvHead},
+           .huggingface_qkv = FusedRows::kByKvHead,
+           .complete_gguf = CompleteGptNeoXFromGguf},
     Family{.name = "falcon",
            .architectures = kFalcon,
            .model_type = "falcon",

@@ -17,6 +17,8 @@
 
 namespace nightshift {
 
+class GgufKeys;
+
 enum class SourceFormat : uint8_t { kSafetensors, kGguf };
 const char* SourceFormatName(SourceFormat format);  // "safetensors", "gguf": for manifests
 
@@ -64,6 +66,9 @@ struct Family {
   bool norm_weights_less_one = false;
   // GGUF files of the family hold q and k rows reordered for RoPE on pairs (2i, 2i + 1).
   bool gguf_pairs_rope_rows = false;
+  // Of a GGUF file's window: every so-many-th layer sees all keys; 0: none does.
+  int64_t gguf_window_period = 0;
+  void (*complete_gguf)(GgufKeys& keys, ModelConfig& config) = nullptr;  // family_gguf.h
   int64_t default_context_tokens = 0;  // where config.json need not say; 0: it must
 };
 

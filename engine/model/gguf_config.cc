@@ -2,74 +2,125 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "engine/model/forward.h"
+#include "engine/model/gguf_keys.h"
+#include "engine/model/huggingface_rope.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/convert.h"
 
 namespace nightshift {
 namespace {
 
-constexpr int64_t kAnyInteger = INT64_MAX;  // ValidateModelConfig has the real bounds.
-constexpr double kAnyNumber = 1e30;
 constexpr char kDivisorsTensor[] = "rope_freqs.weight";
+constexpr char kShortFactorsTensor[] = "rope_factors_short.weight";
 
-// Reads keys that begin with the architecture's name.
-class ArchitectureReader {
- public:
-  ArchitectureReader(const GgufMetadata& metadata, std::string architecture)
-      : reader_(metadata.scalars, "GGUF metadata"), architecture_(std::move(architecture)) {}
+// A factor that files of yarn or longrope may name and that we take from elsewhere.
+void RefuseUnlessOne(GgufKeys& keys, const char* key) {
+  if (keys.Number(key, 1.0) != 1.0) {
+    keys.Refuse(key, "is not 1, which is not supported");
+  }
+}
 
-  int64_t Required(const char* key) {
-    return reader_.RequiredInteger(Full(key).c_str(), 1, kAnyInteger);
-  }
-  int64_t Integer(const char* key, int64_t fallback) {
-    return reader_.Integer(Full(key).c_str(), 0, kAnyInteger, fallback);
-  }
-  double Number(const char* key, double fallback) {
-    return reader_.Number(Full(key).c_str(), 0.0, kAnyNumber, fallback);
-  }
-  double RequiredNumber(const char* key) {
-    return reader_.RequiredNumber(Full(key).c_str(), 0.0, kAnyNumber);
-  }
-  std::string Text(const char* key, const std::string& fallback) {
-    return reader_.Text(Full(key).c_str(), fallback);
-  }
-  bool Has(const char* key) const { return reader_.Has(Full(key).c_str()); }
-  void Refuse(const char* key, const std::string& problem) {
-    reader_.Refuse(Full(key).c_str(), problem);
-  }
-  JsonReader& plain() { return reader_; }
-
- private:
-  std::string Full(const char* key) const { return absl::StrCat(architecture_, ".", key); }
-
-  JsonReader reader_;
-  std::string architecture_;
-};
-
-void ReadRope(ArchitectureReader& reader, ModelConfig& config) {
+void ReadYarn(GgufKeys& keys, ModelConfig& config) {
   RopeConfig& rope = config.rope;
-  rope.theta = reader.Number("rope.freq_base", 10000.0);
-  rope.rotary_width = reader.Integer("rope.dimension_count", config.head_width);
-  if (rope.rotary_width != config.head_width) {
-    reader.Refuse("rope.dimension_count", absl::StrCat("is ", rope.rotary_width,
-                                                       ", not the head width ", config.head_width));
+  rope.scaling = RopeScaling::kYarn;
+  rope.factor = keys.RequiredNumber("rope.scaling.factor");
+  rope.original_context_tokens = keys.Required("rope.scaling.original_context_length");
+  rope.beta_fast = keys.Positive("rope.scaling.yarn_beta_fast", 32.0);
+  rope.beta_slow = keys.Positive("rope.scaling.yarn_beta_slow", 1.0);
+  rope.magnitude = YarnMagnitude(rope.factor);
+  for (const char* key : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+                          "rope.scaling.yarn_ext_factor"}) {
+    RefuseUnlessOne(keys, key);
+  }
+  if (keys.Has("rope.scaling.yarn_log_multiplier")) {
+    keys.Refuse("rope.scaling.yarn_log_multiplier", "is set, which these families do not have");
+  }
+}
+
+// `whole_heads`: the family rotates whole heads only.
+void ReadRope(GgufKeys& keys, bool whole_heads, ModelConfig& config) {
+  RopeConfig& rope = config.rope;
+  rope.theta = keys.Number("rope.freq_base", 10000.0);
+  rope.rotary_width = keys.Integer("rope.dimension_count", config.head_width);
+  if (whole_heads && rope.rotary_width != config.head_width) {
+    keys.Refuse("rope.dimension_count",
+                absl::StrCat("is ", rope.rotary_width, ", not the head width ", config.head_width));
   }
   // Older files have only the factor, which means linear scaling.
-  const double factor =
-      reader.Number("rope.scaling.factor", reader.Number("rope.scale_linear", 0.0));
-  const std::string type = reader.Text("rope.scaling.type", factor > 0.0 ? "linear" : "none");
-  if (type != "none" && type != "linear") {
-    reader.Refuse("rope.scaling.type",
-                  absl::StrCat("is ", type.substr(0, 64), "; none and linear are supported"));
-  }
-  if (type == "linear" && factor > 0.0 && factor != 1.0) {
+  const double factor = keys.Number("rope.scaling.factor", keys.Number("rope.scale_linear", 0.0));
+  const std::string type = keys.Text("rope.scaling.type", factor > 0.0 ? "linear" : "none");
+  if (type == "yarn") {
+    ReadYarn(keys, config);
+  } else if (type == "linear" && factor > 0.0 && factor != 1.0) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = factor;
+  } else if (type != "none" && type != "linear" && type != "longrope") {
+    keys.Refuse("rope.scaling.type", absl::StrCat("is ", type.substr(0, 64),
+                                                  "; none, linear, yarn and longrope are "
+                                                  "supported"));
   }
+  if (type == "longrope" && !keys.HasTensor(kShortFactorsTensor)) {
+    keys.Refuse("rope.scaling.type",
+                absl::StrCat("is longrope, but ", kShortFactorsTensor, " is missing"));
+  }
+}
+
+// Of every layer but each `period`-th; 0: of every layer. A file may list the layers or name
+// another period.
+void ReadWindow(GgufKeys& keys, int64_t period, ModelConfig& config) {
+  constexpr char kPattern[] = "attention.sliding_window_pattern";
+  const int64_t window = keys.Integer("attention.sliding_window", 0);
+  const std::vector<int64_t>* const listed = keys.Integers(kPattern);
+  std::vector<bool> layers;
+  if (listed != nullptr && static_cast<int64_t>(listed->size()) != config.num_layers) {
+    keys.Refuse(kPattern, absl::StrCat("lists ", listed->size(), " layers of ", config.num_layers));
+  } else if (listed != nullptr) {
+    layers.assign(listed->begin(), listed->end());
+  } else {
+    period = keys.Integer(kPattern, period);
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+      layers.push_back(period == 0 || (layer + 1) % period != 0);
+    }
+  }
+  const bool any = std::find(layers.begin(), layers.end(), true) != layers.end();
+  if (any && window > 0 && window < config.context_tokens) {
+    config.sliding_window = window;
+    config.sliding_layers = std::move(layers);
+  }
+}
+
+absl::StatusOr<std::vector<float>> ReadFactors(const GgufCheckpoint& checkpoint,
+                                               const SourceTensor& table, int64_t pairs) {
+  if (table.dtype != DType::kF32 || table.shape != std::vector<int64_t>{pairs}) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", table.name, " is not a vector of ", pairs, " F32 numbers"));
+  }
+  std::vector<float> factors(static_cast<size_t>(pairs));
+  RETURN_IF_ERROR(checkpoint.ReadRows(table, 0, std::as_writable_bytes(std::span(factors))));
+  return factors;
+}
+
+// longrope scales short and long texts differently; the model gets the short factors and the
+// context that they are for (huggingface_rope.h).
+absl::Status ReadLongRope(const GgufCheckpoint& checkpoint, GgufKeys& keys, SourceModel& model) {
+  const SourceTensor* const table = checkpoint.Find(kShortFactorsTensor);
+  if (table == nullptr) {
+    return absl::OkStatus();
+  }
+  ModelConfig& config = model.config;
+  ASSIGN_OR_RETURN(config.rope.divisors,
+                   ReadFactors(checkpoint, *table, config.rope.rotary_width / 2));
+  config.rope.scaling = RopeScaling::kDivisors;
+  config.rope.magnitude = keys.Positive("rope.scaling.attn_factor", 1.0);
+  LimitLongRopeContext(keys.Required("rope.scaling.original_context_length"), model);
+  return keys.plain().status();
 }
 
 // GGUF stores llama3 scaling as a table of divisors, one a pair; a linear factor multiplies them.
@@ -78,13 +129,7 @@ absl::Status ReadDivisors(const GgufCheckpoint& checkpoint, RopeConfig& rope) {
   if (table == nullptr) {
     return absl::OkStatus();
   }
-  const int64_t pairs = rope.rotary_width / 2;
-  if (table->dtype != DType::kF32 || table->shape != std::vector<int64_t>{pairs}) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", kDivisorsTensor, " is not a vector of ", pairs, " F32 numbers"));
-  }
-  rope.divisors.resize(static_cast<size_t>(pairs));
-  RETURN_IF_ERROR(checkpoint.ReadRows(*table, 0, std::as_writable_bytes(std::span(rope.divisors))));
+  ASSIGN_OR_RETURN(rope.divisors, ReadFactors(checkpoint, *table, rope.rotary_width / 2));
   for (float& divisor : rope.divisors) {
     divisor *= static_cast<float>(rope.factor);
   }
@@ -117,39 +162,51 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
   if (embedding == nullptr) {
     return absl::InvalidArgumentError("tensor token_embd.weight is missing");
   }
-  ArchitectureReader reader(metadata, architecture);
+  GgufKeys keys(checkpoint, architecture);
   SourceModel model;
   ModelConfig& config = model.config;
   config.family = family->name;
   config.architecture = family->architectures.front();
   config.vocabulary = embedding->shape.front();
-  config.num_layers = reader.Required("block_count");
-  config.model_width = config.embedding_width = reader.Required("embedding_length");
-  config.ffn_width = reader.Required("feed_forward_length");
-  config.num_heads = reader.Required("attention.head_count");
-  config.num_kv_heads = reader.Integer("attention.head_count_kv", config.num_heads);
-  config.head_width = reader.Integer("attention.key_length", config.model_width / config.num_heads);
-  if (reader.Integer("attention.value_length", config.head_width) != config.head_width) {
-    reader.Refuse("attention.value_length", "differs from attention.key_length");
+  config.num_layers = keys.Required("block_count");
+  if (config.num_layers > kMaxLayers) {
+    keys.Refuse("block_count", absl::StrCat("is ", config.num_layers, ", above ", kMaxLayers));
+    return keys.plain().status();
   }
-  config.context_tokens = reader.Required("context_length");
+  config.model_width = keys.Required("embedding_length");
+  config.ffn_width = keys.Required("feed_forward_length");
+  config.num_heads = keys.Required("attention.head_count");
+  config.num_kv_heads = keys.Integer("attention.head_count_kv", config.num_heads);
+  config.head_width = keys.Integer("attention.key_length", config.model_width / config.num_heads);
+  if (keys.Integer("attention.value_length", config.head_width) != config.head_width) {
+    keys.Refuse("attention.value_length", "differs from attention.key_length");
+  }
+  config.context_tokens = keys.Required("context_length");
   family->set_shape(config);
   config.norm_epsilon = static_cast<float>(
-      reader.RequiredNumber(config.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
-                                                          : "attention.layer_norm_epsilon"));
-  if (reader.Integer("expert_count", 0) > 0) {
-    reader.Refuse("expert_count", "is above 0: mixtures of experts are not supported");
+      keys.RequiredNumber(config.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                                        : "attention.layer_norm_epsilon"));
+  config.attention_scale = static_cast<float>(keys.Positive("attention.scale", 0.0));
+  config.attention_softcap = static_cast<float>(keys.Positive("attn_logit_softcapping", 0.0));
+  config.logit_softcap = static_cast<float>(keys.Positive("final_logit_softcapping", 0.0));
+  if (keys.Integer("expert_count", 0) > 0) {
+    keys.Refuse("expert_count", "is above 0: mixtures of experts are not supported");
   }
   for (const char* key :
        {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
-    if (metadata.integer_arrays.contains(absl::StrCat(architecture, ".", key))) {
-      reader.Refuse(key, "is an array: layers that differ in shape are not supported");
+    if (keys.Integers(key) != nullptr) {
+      keys.Refuse(key, "is an array: layers that differ in shape are not supported");
     }
   }
-  ReadRope(reader, config);
-  ReadTokens(reader.plain(), config);
-  RETURN_IF_ERROR(reader.plain().status());
+  ReadRope(keys, family->gguf_pairs_rope_rows, config);
+  ReadWindow(keys, family->gguf_window_period, config);
+  if (family->complete_gguf != nullptr) {
+    family->complete_gguf(keys, config);
+  }
+  ReadTokens(keys.plain(), config);
+  RETURN_IF_ERROR(keys.plain().status());
   RETURN_IF_ERROR(ReadDivisors(checkpoint, config.rope));
+  RETURN_IF_ERROR(ReadLongRope(checkpoint, keys, model));
   RETURN_IF_ERROR(ValidateModelConfig(config));
   return model;
 }

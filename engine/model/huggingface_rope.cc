@@ -70,13 +70,7 @@ void ReadLongRope(JsonReader& scaling, const nlohmann::json& json, JsonReader& r
   rope.scaling = RopeScaling::kDivisors;
   rope.divisors = ReadFactors(scaling, json, "short_factor", rope.rotary_width / 2);
   rope.magnitude = scaling.Number("attention_factor", 0.0, kAnyNumber, usual);
-  if (config.context_tokens > original) {
-    model.notes.push_back(absl::StrCat(
-        "the context is ", original, " tokens, not ", config.context_tokens,
-        ": longrope rotates longer texts differently from the first token on, which is not "
-        "supported"));
-    config.context_tokens = original;
-  }
+  LimitLongRopeContext(original, model);
 }
 
 void ReadScaling(JsonReader& reader, const nlohmann::json& json, const char* name,
@@ -131,6 +125,17 @@ std::vector<bool> ReadLayerTypes(JsonReader& reader, const nlohmann::json& types
 }
 
 }  // namespace
+
+void LimitLongRopeContext(int64_t original_tokens, SourceModel& model) {
+  int64_t& context = model.config.context_tokens;
+  if (context > original_tokens) {
+    model.notes.push_back(absl::StrCat(
+        "the context is ", original_tokens, " tokens, not ", context,
+        ": longrope rotates longer texts differently from the first token on, which is not "
+        "supported"));
+    context = original_tokens;
+  }
+}
 
 void ReadRope(JsonReader& reader, const nlohmann::json& config_json, double usual_theta,
               SourceModel& model) {

@@ -20,6 +20,10 @@ void ReadRope(JsonReader& reader, const nlohmann::json& config_json, double usua
 void ReadRopeOfLayerType(JsonReader& reader, const nlohmann::json& config_json,
                          const char* layer_type, SourceModel& model, RopeConfig& rope);
 
+// longrope with its short factors is right up to `original_tokens`: limits the context to them, and
+// adds a note where that is less.
+void LimitLongRopeContext(int64_t original_tokens, SourceModel& model);
+
 // Reads `sliding_window` (null: none) and which layers slide: `layer_types` where it is there, else
 // by `slides`. A window that no context reaches, or that no layer has, is none.
 void ReadWindow(JsonReader& reader, const nlohmann::json& config_json, ModelConfig& config,

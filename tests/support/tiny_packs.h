@@ -86,15 +86,16 @@ inline TokenizerSpec PairsTokenizer(size_t vocabulary) {
   return spec;
 }
 
-// Path of the pack of tests/data/tiny/NAME, imported at the first call. No tokenizer.
+// Path of the pack of tests/data/tiny/NAME or, for NAME.gguf, of tests/data/gguf/NAME.gguf,
+// imported at the first call. No tokenizer.
 inline const std::string& TinyPack(const std::string& name) {
   static const PackFolder folder;
   static std::map<std::string, std::string> packs;
   std::string& path = packs[name];
   if (path.empty()) {
     path = folder.path() + "/" + name;
-    const absl::Status status =
-        ImportForTest(std::string(TEST_DATA_DIR) + "/tiny/" + name, path, nullptr);
+    const char* const kind = name.ends_with(".gguf") ? "/gguf/" : "/tiny/";
+    const absl::Status status = ImportForTest(TEST_DATA_DIR + (kind + name), path, nullptr);
     if (!status.ok()) {
       CheckFailed(__FILE__, __LINE__, "import of a tiny model", status.ToString());
     }

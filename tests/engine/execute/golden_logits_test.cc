@@ -18,8 +18,9 @@ constexpr float kTolerance = 1e-4F;
 // transformers itself in bfloat16 changes no greedy choice whose margin is above this.
 constexpr double kBf16Margin = 0.25;
 
+// Of a model, or of the model that a GGUF file was converted from.
 std::string GoldenFolder(const std::string& model) {
-  return std::string(TEST_DATA_DIR) + "/tiny/" + model;
+  return std::string(TEST_DATA_DIR) + "/tiny/" + model.substr(0, model.find('.'));
 }
 
 std::unique_ptr<LocalEngine> TinyEngine(const std::string& model, ComputeType compute_type) {
@@ -128,6 +129,16 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GoldenLogitsTest,
                                          "gpt_neox", "falcon"),
                          [](const testing::TestParamInfo<const char*>& model) {
                            return std::string(model.param);
+                         });
+
+INSTANTIATE_TEST_SUITE_P(TinyGguf, GoldenLogitsTest,
+                         testing::Values("llama_yarn_rope.gguf", "mistral.gguf", "qwen2.gguf",
+                                         "qwen3.gguf", "gemma2.gguf", "gemma3_linear.gguf",
+                                         "phi3.gguf", "olmo2.gguf", "granite.gguf", "stablelm.gguf",
+                                         "gpt_neox.gguf", "falcon.gguf"),
+                         [](const testing::TestParamInfo<const char*>& model) {
+                           const std::string name = model.param;
+                           return name.substr(0, name.find('.'));
                          });
 
 TEST(ForwardLogitsTest, PromptChunksAndBatchesDoNotChangeABit) {

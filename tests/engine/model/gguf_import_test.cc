@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -165,6 +166,52 @@ TEST_F(GgufImportTest, TableOfDivisorsIsKept) {
   }
 }
 
+TEST_F(GgufImportTest, YarnIsKept) {
+  source_.writer.Text("llama.rope.scaling.type", "yarn");
+  source_.writer.Number("llama.rope.scaling.factor", 4.0F);
+  source_.writer.Integer("llama.rope.scaling.original_context_length", 32);
+  source_.writer.Number("llama.rope.scaling.yarn_beta_fast", 16.0F);
+  ImportTiny();
+  const RopeConfig& rope = pack_->manifest().config.rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(rope.factor, 4.0);
+  EXPECT_EQ(rope.original_context_tokens, 32);
+  EXPECT_EQ(rope.beta_fast, 16.0);
+  EXPECT_EQ(rope.beta_slow, 1.0);
+  EXPECT_NEAR(rope.magnitude, 1.0 + 0.1 * std::log(4.0), 1e-12);
+}
+
+TEST_F(GgufImportTest, LongRopeKeepsItsShortFactorsAndTheirContext) {
+  std::string factors;
+  for (int i = 0; i < kTinyGgufHeadWidth / 2; ++i) {
+    AppendNumber(factors, 1.0F + 0.5F * static_cast<float>(i));
+  }
+  source_.writer.Tensor("rope_factors_short.weight", {kTinyGgufHeadWidth / 2}, kGgufF32, factors);
+  source_.writer.Tensor("rope_factors_long.weight", {kTinyGgufHeadWidth / 2}, kGgufF32, factors);
+  source_.writer.Number("llama.rope.scaling.attn_factor", 1.25F);
+  source_.writer.Integer("llama.rope.scaling.original_context_length", 64);
+  ImportTiny();
+  const ModelConfig& config = pack_->manifest().config;
+  EXPECT_EQ(config.context_tokens, 64);
+  EXPECT_EQ(config.rope.magnitude, 1.25);
+  ASSERT_EQ(config.rope.scaling, RopeScaling::kDivisors);
+  EXPECT_EQ(config.rope.divisors[3], 2.5F);
+}
+
+TEST_F(GgufImportTest, WindowIsOfEveryLayerOrOfThoseListed) {
+  source_.writer.Integer("llama.attention.sliding_window", 8);
+  ImportTiny();
+  EXPECT_EQ(pack_->manifest().config.sliding_window, 8);
+  EXPECT_EQ(pack_->manifest().config.sliding_layers, std::vector<bool>{true});
+}
+
+TEST_F(GgufImportTest, WindowThatNoLayerHasIsNone) {
+  source_.writer.Integer("llama.attention.sliding_window", 8);
+  source_.writer.Integers("llama.attention.sliding_window_pattern", {0});
+  ImportTiny();
+  EXPECT_EQ(pack_->manifest().config.sliding_window, 0);
+}
+
 TEST_F(GgufImportTest, StoredHeadIsNotTied) {
   source_.Add("output.weight", kTinyGgufVocabulary, kTinyGgufWidth, kGgufF16);
   ImportTiny();
@@ -189,9 +236,36 @@ TEST_P(GgufRefusalTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     All, GgufRefusalTest,
     ::testing::Values(
-        RefusedCase{"YarnScaling",
+        RefusedCase{"DynamicScaling",
+                    [](TinyGguf& gguf) { gguf.writer.Text("llama.rope.scaling.type", "dynamic"); },
+                    "is dynamic; none, linear, yarn and longrope are supported"},
+        RefusedCase{"YarnWithoutFactor",
                     [](TinyGguf& gguf) { gguf.writer.Text("llama.rope.scaling.type", "yarn"); },
-                    "none and linear are supported"},
+                    "llama.rope.scaling.factor is missing"},
+        RefusedCase{"YarnWithAFactorOfItsOwn",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Text("llama.rope.scaling.type", "yarn");
+                      gguf.writer.Number("llama.rope.scaling.factor", 4.0F);
+                      gguf.writer.Integer("llama.rope.scaling.original_context_length", 32);
+                      gguf.writer.Number("llama.rope.scaling.yarn_attn_factor", 1.5F);
+                    },
+                    "yarn_attn_factor is not 1"},
+        RefusedCase{"LongRopeWithoutFactors",
+                    [](TinyGguf& gguf) { gguf.writer.Text("llama.rope.scaling.type", "longrope"); },
+                    "rope_factors_short.weight is missing"},
+        RefusedCase{"ScoreScaleZero",
+                    [](TinyGguf& gguf) { gguf.writer.Number("llama.attention.scale", 0.0F); },
+                    "attention.scale is not above 0"},
+        RefusedCase{
+            "NegativeCap",
+            [](TinyGguf& gguf) { gguf.writer.Number("llama.final_logit_softcapping", -30.0F); },
+            "final_logit_softcapping"},
+        RefusedCase{"WindowOfOtherLayers",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Integer("llama.attention.sliding_window", 8);
+                      gguf.writer.Integers("llama.attention.sliding_window_pattern", {1, 0});
+                    },
+                    "lists 2 layers of 1"},
         RefusedCase{"Experts", [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
                     "mixtures of experts are not supported"},
         RefusedCase{"PartialRotation",
