@@ -1,13 +1,10 @@
 #include "engine/text/added_token_matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <utf8proc.h>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-
-#include "engine/text/normal_form.h"
 #include "engine/text/utf8.h"
 
 namespace nightshift {
@@ -41,14 +38,12 @@ bool IsWordCharacter(char32_t character) {
   }
 }
 
-// Whether the match [first, last) of [begin, end) stands apart from words.
-bool IsSingleWord(absl::string_view text, TextRange within, size_t first, size_t last) {
-  if (first > within.first &&
-      IsWordCharacter(NextCharacter(text, PreviousCharacter(text, first)).character)) {
+// Whether the match [first, last) stands apart from words.
+bool IsSingleWord(absl::string_view text, size_t first, size_t last) {
+  if (first > 0 && IsWordCharacter(NextCharacter(text, PreviousCharacter(text, first)).character)) {
     return false;
   }
-  return last == within.first + within.length ||
-         !IsWordCharacter(NextCharacter(text, last).character);
+  return last == text.size() || !IsWordCharacter(NextCharacter(text, last).character);
 }
 
 size_t SkipSpacesBack(absl::string_view text, size_t offset, size_t limit) {
@@ -60,8 +55,8 @@ size_t SkipSpacesBack(absl::string_view text, size_t offset, size_t limit) {
   return offset;
 }
 
-size_t SkipSpaces(absl::string_view text, size_t offset, size_t limit) {
-  while (offset < limit) {
+size_t SkipSpaces(absl::string_view text, size_t offset) {
+  while (offset < text.size()) {
     const Utf8Step step = NextCharacter(text, offset);
     if (!IsUnicodeSpace(step.character)) break;
     offset += step.length;
@@ -82,106 +77,75 @@ uint8_t ByteAt(absl::string_view text, size_t offset) {
   return static_cast<uint8_t>(text[offset]);
 }
 
-// Whether normal form C keeps `token` when `next` follows it.
-bool SurvivesNormalization(const std::string& token, absl::string_view next) {
-  return absl::StartsWith(NormalizeNfc(absl::StrCat(token, next)), token);
-}
-
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& added_tokens, bool normalizes)
-    : raw_(MakePass(added_tokens, false)),
-      normalized_(MakePass(added_tokens, true)),
-      normalizes_(normalizes) {}
-
-AddedTokenMatcher::Pass AddedTokenMatcher::MakePass(const std::vector<AddedToken>& added_tokens,
-                                                    bool normalized) {
-  Pass pass;
-  for (const AddedToken& token : added_tokens) {
-    if (token.normalized == normalized) pass.sorted.push_back(&token);
-  }
-  std::sort(pass.sorted.begin(), pass.sorted.end(),
-            [](const AddedToken* a, const AddedToken* b) { return a->text < b->text; });
-  for (size_t i = 0; i < pass.sorted.size(); ++i) {
-    Bucket& bucket = pass.by_first_byte[ByteAt(pass.sorted[i]->text, 0)];
+AddedTokenMatcher::AddedTokenMatcher(std::vector<Pattern> patterns)
+    : patterns_(std::move(patterns)) {
+  std::stable_sort(patterns_.begin(), patterns_.end(),
+                   [](const Pattern& a, const Pattern& b) { return a.text < b.text; });
+  patterns_.erase(std::unique(patterns_.begin(), patterns_.end(),
+                              [](const Pattern& a, const Pattern& b) { return a.text == b.text; }),
+                  patterns_.end());
+  for (size_t i = 0; i < patterns_.size(); ++i) {
+    has_special_ = has_special_ || patterns_[i].special;
+    Bucket& bucket = by_first_byte_[ByteAt(patterns_[i].text, 0)];
     if (bucket.last == 0) bucket.first = i;
     bucket.last = i + 1;
   }
-  return pass;
 }
 
-// Narrows the sorted bucket byte by byte. A token that ends at a depth is the first of those that
+// Narrows the sorted bucket byte by byte. A pattern that ends at a depth is the first of those that
 // share its bytes, so each depth has one candidate.
-const AddedToken* AddedTokenMatcher::LongestAt(const Pass& pass, absl::string_view text,
-                                               size_t offset, size_t end,
-                                               const std::vector<TextRange>& trusted) const {
-  const Bucket bucket = pass.by_first_byte[ByteAt(text, offset)];
-  auto first = pass.sorted.begin() + static_cast<std::ptrdiff_t>(bucket.first);
-  auto last = pass.sorted.begin() + static_cast<std::ptrdiff_t>(bucket.last);
-  const AddedToken* longest = nullptr;
+const AddedTokenMatcher::Pattern* AddedTokenMatcher::LongestAt(
+    absl::string_view text, size_t offset, const std::vector<TextRange>& trusted) const {
+  const Bucket bucket = by_first_byte_[ByteAt(text, offset)];
+  auto first = patterns_.begin() + static_cast<std::ptrdiff_t>(bucket.first);
+  auto last = patterns_.begin() + static_cast<std::ptrdiff_t>(bucket.last);
+  const Pattern* longest = nullptr;
   for (size_t depth = 1; first != last; ++depth) {
-    const AddedToken* candidate = *first;
-    if (candidate->text.size() == depth) {
-      if (!candidate->special || IsInside(trusted, offset, depth)) longest = candidate;
+    const Pattern& candidate = *first;
+    if (candidate.text.size() == depth) {
+      if (!candidate.special || IsInside(trusted, offset, depth)) longest = &candidate;
       ++first;
     }
-    if (offset + depth == end) break;
+    if (offset + depth == text.size()) break;
     const uint8_t byte = ByteAt(text, offset + depth);
-    first = std::partition_point(first, last, [depth, byte](const AddedToken* token) {
-      return ByteAt(token->text, depth) < byte;
+    first = std::partition_point(first, last, [depth, byte](const Pattern& pattern) {
+      return ByteAt(pattern.text, depth) < byte;
     });
-    last = std::partition_point(first, last, [depth, byte](const AddedToken* token) {
-      return ByteAt(token->text, depth) == byte;
+    last = std::partition_point(first, last, [depth, byte](const Pattern& pattern) {
+      return ByteAt(pattern.text, depth) == byte;
     });
   }
   return longest;
 }
 
-void AddedTokenMatcher::CutOnce(const Pass& pass, absl::string_view text, TextRange range,
-                                const std::vector<TextRange>& trusted,
-                                std::vector<AddedTokenPiece>& pieces) const {
-  const size_t end = range.first + range.length;
-  size_t done = range.first;
-  size_t offset = range.first;
+// Matches are searched from the end of the match before, whatever spaces that one swallowed, so a
+// token of spaces behind an rstrip token is found inside them; Hugging Face does the same.
+std::vector<AddedTokenPiece> AddedTokenMatcher::Cut(absl::string_view text,
+                                                    const std::vector<TextRange>& trusted) const {
+  std::vector<AddedTokenPiece> pieces;
+  size_t done = 0;
   const auto append = [&](size_t first, size_t last, int32_t token) {
     if (last > first) pieces.push_back({{.first = first, .length = last - first}, token});
   };
-  while (offset < end) {
-    const AddedToken* token = LongestAt(pass, text, offset, end, trusted);
-    if (token == nullptr) {
+  for (size_t offset = 0; offset < text.size() && !patterns_.empty();) {
+    const Pattern* pattern = LongestAt(text, offset, trusted);
+    if (pattern == nullptr) {
       ++offset;
       continue;
     }
     size_t first = offset;
-    size_t last = offset + token->text.size();
+    size_t last = offset + pattern->text.size();
     offset = last;
-    if (token->single_word && !IsSingleWord(text, range, first, last)) continue;
-    if (normalizes_ && token->normalized && last < end &&
-        !SurvivesNormalization(token->text, text.substr(last, NextCharacter(text, last).length))) {
-      continue;
-    }
-    if (token->lstrip) first = SkipSpacesBack(text, first, done);
-    if (token->rstrip) last = SkipSpaces(text, last, end);
+    if (pattern->single_word && !IsSingleWord(text, first, last)) continue;
+    if (pattern->lstrip) first = std::max(SkipSpacesBack(text, first, 0), done);
+    if (pattern->rstrip) last = SkipSpaces(text, last);
     append(done, first, -1);
-    append(first, last, token->id);
-    offset = done = last;
+    append(first, last, pattern->token);
+    done = last;
   }
-  append(done, end, -1);
-}
-
-std::vector<AddedTokenPiece> AddedTokenMatcher::Cut(absl::string_view text,
-                                                    const std::vector<TextRange>& trusted) const {
-  std::vector<AddedTokenPiece> outer;
-  CutOnce(raw_, text, {.first = 0, .length = text.size()}, trusted, outer);
-  if (normalized_.sorted.empty()) return outer;
-  std::vector<AddedTokenPiece> pieces;
-  for (const AddedTokenPiece& piece : outer) {
-    if (piece.token >= 0) {
-      pieces.push_back(piece);
-    } else {
-      CutOnce(normalized_, text, piece.range, trusted, pieces);
-    }
-  }
+  append(done, text.size(), -1);
   return pieces;
 }
 

@@ -1,16 +1,16 @@
-// AddedTokenMatcher: finds added tokens in text before anything else is split, as Hugging Face's
+// AddedTokenMatcher: finds added tokens in text before anything is split, as Hugging Face's
 // AddedVocabulary does.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
 #include "engine/text/text_range.h"
-#include "engine/text/tokenizer_spec.h"
 
 namespace nightshift {
 
@@ -20,40 +20,43 @@ struct AddedTokenPiece {
   int32_t token = -1;
 };
 
-// Immutable; `added_tokens` must outlive it.
+// Finds the tokens of one of Hugging Face's two passes. Immutable.
 class AddedTokenMatcher {
  public:
-  // `normalizes`: the text is brought to NFC after the tokens that are not `normalized` are cut
-  // out.
-  AddedTokenMatcher(const std::vector<AddedToken>& added_tokens, bool normalizes);
+  struct Pattern {
+    std::string text;  // not empty
+    int32_t token = -1;
+    bool special = false;
+    bool lstrip = false;
+    bool rstrip = false;
+    bool single_word = false;
+  };
+
+  // Of patterns with the same text the first counts.
+  explicit AddedTokenMatcher(std::vector<Pattern> patterns);
+
+  bool empty() const { return patterns_.empty(); }
+  bool has_special() const { return has_special_; }
 
   // Cuts valid UTF-8 into pieces that cover it, without those spaces that lstrip and rstrip tokens
   // swallow. The leftmost match counts, at one place the longest. Special tokens are found only
-  // inside one of `trusted`.
+  // inside one of `trusted`: ascending, disjoint.
   std::vector<AddedTokenPiece> Cut(absl::string_view text,
                                    const std::vector<TextRange>& trusted) const;
 
  private:
-  // The tokens that begin with one byte: [first, last) of a sorted list.
+  // The patterns that begin with one byte: [first, last) of the sorted list.
   struct Bucket {
     size_t first = 0;
     size_t last = 0;
   };
-  // One of Hugging Face's two passes.
-  struct Pass {
-    std::vector<const AddedToken*> sorted;
-    std::array<Bucket, 256> by_first_byte;
-  };
 
-  static Pass MakePass(const std::vector<AddedToken>& added_tokens, bool normalized);
-  void CutOnce(const Pass& pass, absl::string_view text, TextRange range,
-               const std::vector<TextRange>& trusted, std::vector<AddedTokenPiece>& pieces) const;
-  const AddedToken* LongestAt(const Pass& pass, absl::string_view text, size_t offset, size_t end,
-                              const std::vector<TextRange>& trusted) const;
+  const Pattern* LongestAt(absl::string_view text, size_t offset,
+                           const std::vector<TextRange>& trusted) const;
 
-  Pass raw_;
-  Pass normalized_;
-  bool normalizes_;
+  std::vector<Pattern> patterns_;  // sorted by text
+  std::array<Bucket, 256> by_first_byte_;
+  bool has_special_ = false;
 };
 
 }  // namespace nightshift

@@ -1,66 +1,75 @@
-// BytePairMerger: byte-level BPE of one pre-token.
-// Source: Sennrich et al. 2016, section 3.2; byte-level as in GPT-2.
+// BytePairMerger: byte pair encoding of one pre-token, over bytes or over characters.
+// Sources: Sennrich et al. 2016, section 3.2; byte-level as in GPT-2; with scores as in
+// SentencePiece.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "engine/text/character_fallback.h"
+#include "engine/text/merge_table.h"
 #include "engine/text/tokenizer_spec.h"
 
 namespace nightshift {
 
-// Immutable after construction, so one serves all threads; each call brings its own Scratch.
+// Immutable after Create, so one serves all threads; each call brings its own Scratch.
 class BytePairMerger {
  public:
-  struct Scratch;
+  // The working memory of Encode, kept by the caller from piece to piece.
+  struct Scratch {
+    MergeScratch merging;
+    std::vector<int32_t> tokens;
+  };
 
-  // `spec` is valid and outlives the merger. Tokens marked `special` are never made from text.
-  BytePairMerger(const TokenizerSpec& spec, const std::vector<bool>& special);
+  // `spec` is valid, has one of the three BPE models, and outlives the merger. Only `usable` tokens
+  // are made of text. Errors: INVALID_ARGUMENT if a byte that needs a token has none.
+  static absl::StatusOr<std::unique_ptr<BytePairMerger>> Create(const TokenizerSpec& spec,
+                                                                const std::vector<bool>& usable);
 
-  // Appends the ids of `piece`. Time O(n log n) in its bytes.
+  // Appends the ids of `piece` (any bytes, or valid UTF-8 for models of characters). Time n log n.
   void Encode(absl::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
 
  private:
-  struct MergeTarget {
-    uint32_t rank = 0;
-    int32_t merged = 0;
+  struct WholeToken {
+    int32_t id = 0;
+    bool is_merged = false;  // merging its text gives this one token
   };
 
-  void Merge(absl::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
-  void LoadSymbols(absl::string_view piece, Scratch& scratch) const;
-  void Propose(size_t position, Scratch& scratch) const;
+  BytePairMerger(const TokenizerSpec& spec, CharacterFallback fallback);
+  void AddAlphabet(const TokenizerSpec& spec, const std::vector<bool>& usable);
+  void AddRankedMerges(const TokenizerSpec& spec, const std::vector<bool>& usable);
+  void AddScoredMerges(const TokenizerSpec& spec, const std::vector<bool>& usable);
   void AddWholeTokens(const TokenizerSpec& spec, const std::vector<bool>& usable);
+  void AddNeighbours(absl::string_view left, absl::string_view right);
+  int32_t SymbolOf(absl::string_view character) const;
+  void LoadSymbols(absl::string_view piece, std::vector<MergeScratch::Symbol>& symbols) const;
+  void MergePiece(absl::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
+  void MergeStretch(absl::string_view text, size_t first, size_t last, Scratch& scratch,
+                    std::vector<int32_t>& ids) const;
+  void AppendTokenless(int32_t symbol, std::vector<int32_t>& ids) const;
 
-  std::array<int32_t, 256> byte_tokens_;  // -1: none
-  absl::flat_hash_map<uint64_t, MergeTarget> merges_;
-  // Pieces that are one token: with ignore_merges every token, else those that merging makes again.
+  bool of_bytes_;
+  bool ignores_merges_;
+  int32_t vocabulary_;  // symbols from here on are characters without a token
+  CharacterFallback fallback_;
+  std::array<int32_t, 256> short_symbols_;             // of bytes, or of ASCII; -1: none
+  absl::flat_hash_map<std::string, int32_t> symbols_;  // of other characters
+  std::vector<std::string> tokenless_;  // the characters of the symbols from vocabulary_ on
+  MergeTable merges_;
+  // Two symbols that no token holds side by side never come together, so a piece may be merged in
+  // stretches between them. False where a merge takes a symbol that is not its own text.
+  bool cuts_ = true;
   // Most words of a text are found here, so this is what a cache of words would be, without a lock.
-  absl::flat_hash_map<absl::string_view, int32_t> whole_tokens_;
-};
-
-// The working memory of Encode, kept by the caller from piece to piece.
-struct BytePairMerger::Scratch {
-  // A linked list of what has not been merged; `next` of a swallowed symbol is kSwallowed.
-  struct Symbol {
-    int32_t token = 0;
-    uint32_t previous = 0;
-    uint32_t next = 0;
-  };
-  // A merge that was possible when it was pushed.
-  struct Candidate {
-    uint32_t rank = 0;
-    uint32_t position = 0;  // of the left symbol
-    int32_t left = 0;
-    int32_t right = 0;
-    int32_t merged = 0;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  absl::flat_hash_map<absl::string_view, WholeToken> whole_tokens_;
+  size_t longest_token_ = 0;
 };
 
 }  // namespace nightshift

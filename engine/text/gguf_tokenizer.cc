@@ -1,4 +1,5 @@
 // TokenizerSpecFromGguf: the tokenizer.ggml.* keys as llama.cpp's converter writes them.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -6,10 +7,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 #include "engine/text/byte_alphabet.h"
-#include "engine/text/published_patterns.h"
+#include "engine/text/character_fallback.h"
+#include "engine/text/gguf_pre_tokenizers.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
 
@@ -25,40 +26,14 @@ enum GgufTokenType : int32_t {
   kByte = 6,
 };
 
-// What a value of tokenizer.ggml.pre stands for.
-struct PreTokenizerRow {
-  const char* name;
-  std::vector<std::string> patterns;
-  bool normalize_nfc = false;
-  bool ignore_merges = false;
-  bool adds_bos = false;  // where the file does not say
-};
-
-const std::vector<PreTokenizerRow>& PreTokenizers() {
-  static const std::vector<PreTokenizerRow> rows = {
-      {.name = "gpt-2", .patterns = {kGpt2Pattern}},
-      {.name = "smollm", .patterns = {kEachDigitPattern, kGpt2Pattern}},
-      {.name = "llama-bpe", .patterns = {kLlama3Pattern}, .ignore_merges = true, .adds_bos = true},
-      {.name = "qwen2", .patterns = {kQwen2Pattern}, .normalize_nfc = true},
-  };
-  return rows;
-}
-
 absl::Status Refused(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("GGUF tokenizer: ", what));
 }
 
-absl::StatusOr<const PreTokenizerRow*> FindPreTokenizer(const std::string& name) {
-  std::vector<std::string> known;
-  for (const PreTokenizerRow& row : PreTokenizers()) {
-    if (name == row.name) return &row;
-    known.emplace_back(row.name);
-  }
-  return Refused(absl::StrCat("tokenizer.ggml.pre \"", name, "\" is not supported, only ",
-                              absl::StrJoin(known, ", ")));
-}
+// The text that SentencePiece writes for a space.
+constexpr char kSpaceMark[] = "\xE2\x96\x81";
 
-// Fills tokens, decode_only and added_tokens.
+// Fills tokens, decode_only and added_tokens. Tokens of models of characters keep their texts.
 absl::Status TranslateTokens(const GgufTokenizerMetadata& metadata, TokenizerSpec& spec) {
   for (size_t id = 0; id < metadata.tokens.size(); ++id) {
     const std::string& text = metadata.tokens[id];
@@ -67,13 +42,16 @@ absl::Status TranslateTokens(const GgufTokenizerMetadata& metadata, TokenizerSpe
     if (type < kNormal || type > kByte) {
       return Refused(absl::StrCat("token ", id, " has the unknown type ", type));
     }
-    if (type == kControl || type == kUnknown || type == kUserDefined) {
+    if ((type == kControl || type == kUnknown || type == kUserDefined) && !text.empty()) {
       spec.tokens.push_back(text);
       spec.added_tokens.push_back({.id = token_id, .text = text, .special = type != kUserDefined});
       continue;
     }
-    std::optional<std::string> bytes = BytesFromAlphabet(text);
-    if (!bytes.has_value() || type == kUnused) spec.decode_only.push_back(token_id);
+    std::optional<std::string> bytes =
+        spec.model == kByteBpe ? BytesFromAlphabet(text) : std::optional<std::string>(text);
+    if (!bytes.has_value() || type == kUnused || type == kByte) {
+      spec.decode_only.push_back(token_id);
+    }
     spec.tokens.push_back(bytes.has_value() ? *std::move(bytes) : text);
   }
   return absl::OkStatus();
@@ -104,31 +82,114 @@ absl::Status TranslateMerges(const GgufTokenizerMetadata& metadata, TokenizerSpe
   return absl::OkStatus();
 }
 
+absl::Status CheckCounts(const GgufTokenizerMetadata& metadata) {
+  const size_t tokens = metadata.tokens.size();
+  if (tokens > kMaxVocabulary || metadata.merges.size() > kMaxMerges) {
+    return Refused(absl::StrCat(tokens, " tokens and ", metadata.merges.size(), " merges, at most ",
+                                kMaxVocabulary, " and ", kMaxMerges));
+  }
+  if (!metadata.token_types.empty() && metadata.token_types.size() != tokens) {
+    return Refused(
+        absl::StrCat(metadata.token_types.size(), " token types for ", tokens, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TranslateByteLevel(const GgufTokenizerMetadata& metadata, TokenizerSpec& spec) {
+  ASSIGN_OR_RETURN(const GgufPreTokenizer* pre_tokenizer, FindGgufPreTokenizer(metadata.pre));
+  spec.model = kByteBpe;
+  if (pre_tokenizer->normalize_nfc) spec.normalizer = {{.kind = NormalizerStep::Kind::kNfc}};
+  if (metadata.add_space_prefix.value_or(false)) {
+    spec.pre_tokenizer.push_back({.kind = PreTokenizerStep::Kind::kPrefix});
+  }
+  spec.pre_tokenizer.insert(spec.pre_tokenizer.end(), pre_tokenizer->steps.begin(),
+                            pre_tokenizer->steps.end());
+  spec.ignore_merges = pre_tokenizer->ignore_merges;
+  RETURN_IF_ERROR(TranslateTokens(metadata, spec));
+  spec.add_bos = metadata.add_bos.value_or(pre_tokenizer->adds_bos && metadata.bos_token >= 0);
+  return TranslateMerges(metadata, spec);
+}
+
+// Scores, spaces and bytes, as models of SentencePiece have them.
+absl::Status TranslatePieces(const GgufTokenizerMetadata& metadata, TokenizerSpec& spec) {
+  if (metadata.scores.size() != metadata.tokens.size()) {
+    return Refused(
+        absl::StrCat(metadata.scores.size(), " scores for ", metadata.tokens.size(), " tokens"));
+  }
+  spec.scores = metadata.scores;
+  RETURN_IF_ERROR(TranslateTokens(metadata, spec));
+  spec.byte_fallback =
+      std::any_of(spec.tokens.begin(), spec.tokens.end(),
+                  [](const std::string& token) { return ByteOfToken(token) >= 0; });
+  const bool add_space_prefix = metadata.add_space_prefix.value_or(true);
+  using Kind = NormalizerStep::Kind;
+  if (metadata.remove_extra_whitespaces) {
+    spec.normalizer.push_back({.kind = Kind::kReplacePattern, .from = " +", .to = " "});
+    spec.normalizer.push_back({.kind = Kind::kReplacePattern, .from = "(?<![^ ]) "});
+    spec.normalizer.push_back({.kind = Kind::kReplacePattern, .from = " (?![^ ])"});
+  }
+  if (add_space_prefix) spec.normalizer.push_back({.kind = Kind::kPrepend, .to = kSpaceMark});
+  spec.normalizer.push_back({.kind = Kind::kReplace, .from = " ", .to = kSpaceMark});
+  spec.decoder.replacements = {{.from = kSpaceMark, .to = " "}};
+  spec.decoder.byte_fallback = spec.byte_fallback;
+  spec.decoder.stripped = " ";
+  spec.decoder.strip_count = add_space_prefix ? 1 : 0;
+  return CharacterFallback::Create(spec).status();
+}
+
+// The merges of SentencePiece's BPE follow from the scores, so scores must tell the tokens apart:
+// a converter that knows no scores writes one number for all.
+absl::Status TranslateSentencePieceBpe(const GgufTokenizerMetadata& metadata, TokenizerSpec& spec) {
+  spec.model = kScoredBpe;
+  RETURN_IF_ERROR(TranslatePieces(metadata, spec));
+  if (!spec.byte_fallback) {
+    return Refused("tokenizer.ggml.model \"llama\" without tokens of bytes is not supported");
+  }
+  const auto [least, most] = std::minmax_element(spec.scores.begin(), spec.scores.end());
+  if (spec.scores.size() > 1 && *least == *most) {
+    return Refused(absl::StrCat("all scores are ", *least,
+                                ", so the order of merges is unknown; convert the model from "
+                                "its tokenizer.model, or import its tokenizer.json"));
+  }
+  spec.add_bos = metadata.add_bos.value_or(metadata.bos_token >= 0);
+  return absl::OkStatus();
+}
+
+absl::Status TranslateSentencePieceUnigram(const GgufTokenizerMetadata& metadata,
+                                           TokenizerSpec& spec) {
+  if (metadata.has_precompiled_charsmap) {
+    return Refused("tokenizer.ggml.precompiled_charsmap is not supported");
+  }
+  spec.model = kUnigram;
+  RETURN_IF_ERROR(TranslatePieces(metadata, spec));
+  if (metadata.unknown_token < 0 ||
+      static_cast<size_t>(metadata.unknown_token) >= spec.tokens.size()) {
+    return Refused(absl::StrCat("unknown_token_id ", metadata.unknown_token,
+                                " is not a token; Unigram needs one"));
+  }
+  spec.unknown_token = metadata.unknown_token;
+  spec.fuse_unknown = true;
+  spec.add_bos = metadata.add_bos.value_or(false);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerSpec> TokenizerSpecFromGguf(const GgufTokenizerMetadata& metadata) {
-  if (metadata.model != "gpt2") {
-    return Refused(absl::StrCat("tokenizer.ggml.model \"", metadata.model,
-                                "\" is not supported, only gpt2 (byte-level BPE)"));
-  }
-  if (metadata.tokens.size() > kMaxVocabulary || metadata.merges.size() > kMaxMerges) {
-    return Refused(absl::StrCat(metadata.tokens.size(), " tokens and ", metadata.merges.size(),
-                                " merges, at most ", kMaxVocabulary, " and ", kMaxMerges));
-  }
-  if (!metadata.token_types.empty() && metadata.token_types.size() != metadata.tokens.size()) {
-    return Refused(absl::StrCat(metadata.token_types.size(), " token types for ",
-                                metadata.tokens.size(), " tokens"));
-  }
-  ASSIGN_OR_RETURN(const PreTokenizerRow* pre_tokenizer, FindPreTokenizer(metadata.pre));
+  RETURN_IF_ERROR(CheckCounts(metadata));
   TokenizerSpec spec;
-  spec.split_patterns = pre_tokenizer->patterns;
-  spec.normalize_nfc = pre_tokenizer->normalize_nfc;
-  spec.ignore_merges = pre_tokenizer->ignore_merges;
-  spec.add_prefix_space = metadata.add_space_prefix;
-  RETURN_IF_ERROR(TranslateTokens(metadata, spec));
-  RETURN_IF_ERROR(TranslateMerges(metadata, spec));
   spec.bos_token = metadata.bos_token;
-  spec.add_bos = metadata.add_bos.value_or(pre_tokenizer->adds_bos && metadata.bos_token >= 0);
+  if (metadata.model == "gpt2") {
+    RETURN_IF_ERROR(TranslateByteLevel(metadata, spec));
+  } else if (metadata.model == "llama") {
+    RETURN_IF_ERROR(TranslateSentencePieceBpe(metadata, spec));
+  } else if (metadata.model == "t5") {
+    RETURN_IF_ERROR(TranslateSentencePieceUnigram(metadata, spec));
+  } else {
+    return Refused(absl::StrCat("tokenizer.ggml.model \"", metadata.model,
+                                "\" is not supported, only gpt2 (byte-level BPE), llama "
+                                "(SentencePiece's BPE) and t5 (Unigram)"));
+  }
   if (metadata.eos_token >= 0) spec.eos_tokens.push_back(metadata.eos_token);
   if (metadata.eot_token >= 0 && metadata.eot_token != metadata.eos_token) {
     spec.eos_tokens.push_back(metadata.eot_token);

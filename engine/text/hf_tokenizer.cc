@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/byte_alphabet.h"
+#include "engine/text/character_fallback.h"
+#include "engine/text/hf_pipeline.h"
 #include "engine/text/json_fields.h"
-#include "engine/text/published_patterns.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
 
@@ -23,136 +23,8 @@ namespace {
 
 using nlohmann::json;
 
-// Published files nest a Sequence once.
-constexpr int kMaxSequenceDepth = 4;
-
 absl::Status Refused(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: ", what));
-}
-
-absl::StatusOr<std::string> TypeOf(const json& component) {
-  std::string type;
-  RETURN_IF_ERROR(ReadField(component, "type", type));
-  return type;
-}
-
-// A component of the pipeline, or the members of a Sequence in their order.
-absl::Status Flatten(const json& component, const char* members_name, int depth,
-                     std::vector<const json*>& members) {
-  ASSIGN_OR_RETURN(const std::string type, TypeOf(component));
-  if (type != "Sequence") {
-    members.push_back(&component);
-    return absl::OkStatus();
-  }
-  if (depth == kMaxSequenceDepth) return Refused("a Sequence nests too deeply");
-  const json* array = nullptr;
-  RETURN_IF_ERROR(ReadField(component, members_name, json::value_t::array, array));
-  if (array == nullptr) return Refused(absl::StrCat("a Sequence without ", members_name));
-  for (const json& member : *array) {
-    RETURN_IF_ERROR(Flatten(member, members_name, depth + 1, members));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<const json*>> Components(const json& document, const char* name,
-                                                    const char* members_name) {
-  std::vector<const json*> members;
-  const json* component = nullptr;
-  RETURN_IF_ERROR(ReadField(document, name, json::value_t::object, component));
-  if (component != nullptr) RETURN_IF_ERROR(Flatten(*component, members_name, 0, members));
-  return members;
-}
-
-absl::Status TranslateNormalizer(const json& document, TokenizerSpec& spec) {
-  ASSIGN_OR_RETURN(const auto members, Components(document, "normalizer", "normalizers"));
-  for (const json* member : members) {
-    ASSIGN_OR_RETURN(const std::string type, TypeOf(*member));
-    if (type != "NFC") {
-      return Refused(absl::StrCat("normalizer ", type, " is not supported, only NFC"));
-    }
-    spec.normalize_nfc = true;
-  }
-  return absl::OkStatus();
-}
-
-// A Split's pattern as a regular expression; a plain string is escaped.
-absl::StatusOr<std::string> PatternOf(const json& split) {
-  const json* pattern = nullptr;
-  RETURN_IF_ERROR(ReadField(split, "pattern", json::value_t::object, pattern));
-  if (pattern == nullptr) return Refused("a Split without a pattern");
-  std::string expression;
-  std::string plain;
-  RETURN_IF_ERROR(ReadField(*pattern, "Regex", expression));
-  RETURN_IF_ERROR(ReadField(*pattern, "String", plain));
-  for (const char c : plain) {
-    if (absl::ascii_ispunct(static_cast<unsigned char>(c))) expression.push_back('\\');
-    expression.push_back(c);
-  }
-  return expression;
-}
-
-absl::Status TranslateSplit(const json& split, TokenizerSpec& spec) {
-  std::string behavior;
-  bool invert = false;
-  RETURN_IF_ERROR(ReadField(split, "behavior", behavior));
-  RETURN_IF_ERROR(ReadField(split, "invert", invert));
-  if (behavior != "Isolated" || invert) {
-    return Refused(absl::StrCat("pre-tokenizer Split with behavior ", behavior,
-                                invert ? ", inverted," : "",
-                                " is not supported, only Isolated, not inverted"));
-  }
-  ASSIGN_OR_RETURN(std::string pattern, PatternOf(split));
-  spec.split_patterns.push_back(std::move(pattern));
-  return absl::OkStatus();
-}
-
-absl::Status TranslateByteLevel(const json& byte_level, TokenizerSpec& spec) {
-  bool use_regex = true;
-  RETURN_IF_ERROR(ReadField(byte_level, "add_prefix_space", spec.add_prefix_space));
-  RETURN_IF_ERROR(ReadField(byte_level, "use_regex", use_regex));
-  if (spec.add_prefix_space && !spec.split_patterns.empty()) {
-    return Refused("pre-tokenizer ByteLevel with add_prefix_space behind another is not supported");
-  }
-  if (use_regex) spec.split_patterns.emplace_back(kGpt2Pattern);
-  return absl::OkStatus();
-}
-
-absl::Status TranslatePreTokenizer(const json& document, TokenizerSpec& spec) {
-  ASSIGN_OR_RETURN(const auto members, Components(document, "pre_tokenizer", "pretokenizers"));
-  bool byte_level = false;
-  for (const json* member : members) {
-    ASSIGN_OR_RETURN(const std::string type, TypeOf(*member));
-    if (byte_level) {
-      return Refused(absl::StrCat("pre-tokenizer ", type, " behind ByteLevel is not supported"));
-    }
-    if (type == "ByteLevel") {
-      byte_level = true;
-      RETURN_IF_ERROR(TranslateByteLevel(*member, spec));
-    } else if (type == "Split") {
-      RETURN_IF_ERROR(TranslateSplit(*member, spec));
-    } else if (type == "Digits") {
-      bool individual = false;
-      RETURN_IF_ERROR(ReadField(*member, "individual_digits", individual));
-      spec.split_patterns.emplace_back(individual ? kEachDigitPattern : kDigitRunPattern);
-    } else {
-      return Refused(absl::StrCat("pre-tokenizer ", type,
-                                  " is not supported, only ByteLevel, Digits and Split"));
-    }
-  }
-  if (!byte_level) return Refused("no ByteLevel pre-tokenizer: only byte-level BPE is supported");
-  return absl::OkStatus();
-}
-
-absl::Status CheckDecoder(const json& document) {
-  ASSIGN_OR_RETURN(const auto members, Components(document, "decoder", "decoders"));
-  if (members.empty()) return Refused("no decoder, want ByteLevel");
-  for (const json* member : members) {
-    ASSIGN_OR_RETURN(const std::string type, TypeOf(*member));
-    if (type != "ByteLevel") {
-      return Refused(absl::StrCat("decoder ", type, " is not supported, only ByteLevel"));
-    }
-  }
-  return absl::OkStatus();
+  return RefusedByTokenizerJson(what);
 }
 
 using Vocabulary = absl::flat_hash_map<absl::string_view, int32_t>;
@@ -180,7 +52,9 @@ absl::StatusOr<Vocabulary> TranslateVocabulary(const json& model, TokenizerSpec&
     if (taken[static_cast<size_t>(id)]) return Refused(absl::StrCat("vocab: id ", id, " twice"));
     taken[static_cast<size_t>(id)] = true;
     vocabulary.emplace(entry.key(), id);
-    std::optional<std::string> bytes = BytesFromAlphabet(entry.key());
+    // Of a model of bytes, what is not written in the alphabet can be decoded only.
+    std::optional<std::string> bytes =
+        spec.model == kByteBpe ? BytesFromAlphabet(entry.key()) : entry.key();
     if (!bytes.has_value()) spec.decode_only.push_back(id);
     spec.tokens[static_cast<size_t>(id)] = bytes.has_value() ? *std::move(bytes) : entry.key();
   }
@@ -222,16 +96,7 @@ absl::Status TranslateMerges(const json& model, const Vocabulary& vocabulary, To
 }
 
 // Options of the BPE model that change ids and that we do not have.
-absl::Status CheckModelOptions(const json& model) {
-  std::string type = "BPE";
-  RETURN_IF_ERROR(ReadField(model, "type", type));
-  if (type != "BPE") return Refused(absl::StrCat("model ", type, " is not supported, only BPE"));
-  bool byte_fallback = false;
-  RETURN_IF_ERROR(ReadField(model, "byte_fallback", byte_fallback));
-  if (byte_fallback) {
-    return Refused(
-        "BPE with byte_fallback (SentencePiece style) is not supported, only byte-level");
-  }
+absl::Status CheckBpeOptions(const json& model) {
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     std::string text;
     RETURN_IF_ERROR(ReadField(model, affix, text));
@@ -252,32 +117,85 @@ bool HasEveryByte(const TokenizerSpec& spec) {
   return std::find(found.begin(), found.end(), false) == found.end();
 }
 
-// unk_token matters only where a byte has no token of its own.
+// byte_fallback is only a wish: it counts where there are tokens of bytes, and then all must be
+// there.
+absl::Status TranslateByteFallback(const json& model, TokenizerSpec& spec) {
+  bool byte_fallback = false;
+  RETURN_IF_ERROR(ReadField(model, "byte_fallback", byte_fallback));
+  if (!byte_fallback) return absl::OkStatus();
+  if (spec.model == kByteBpe) {
+    if (HasEveryByte(spec)) return absl::OkStatus();
+    return Refused("byte-level BPE with byte_fallback and bytes without a token is not supported");
+  }
+  spec.byte_fallback = std::any_of(spec.tokens.begin(), spec.tokens.end(),
+                                   [](const auto& token) { return ByteOfToken(token) >= 0; });
+  return CharacterFallback::Create(spec).status();
+}
+
+// unk_token matters only where a byte or character may have no token.
 absl::Status TranslateUnknown(const json& model, const Vocabulary& vocabulary,
                               TokenizerSpec& spec) {
   std::string text;
-  bool fuse = false;
   RETURN_IF_ERROR(ReadField(model, "unk_token", text));
-  RETURN_IF_ERROR(ReadField(model, "fuse_unk", fuse));
-  if (text.empty() || HasEveryByte(spec)) return absl::OkStatus();
+  if (text.empty() || spec.byte_fallback) return absl::OkStatus();
+  if (spec.model == kByteBpe && HasEveryByte(spec)) return absl::OkStatus();
   const auto id = vocabulary.find(text);
   if (id == vocabulary.end()) {
     return Refused(absl::StrCat("unk_token \"", text, "\" is not in the vocab"));
   }
-  if (fuse) return Refused("BPE with fuse_unk and bytes without a token is not supported");
   spec.unknown_token = id->second;
-  return absl::OkStatus();
+  return ReadField(model, "fuse_unk", spec.fuse_unknown);
+}
+
+absl::Status TranslateBpe(const json& model, TokenizerSpec& spec) {
+  RETURN_IF_ERROR(CheckBpeOptions(model));
+  RETURN_IF_ERROR(ReadField(model, "ignore_merges", spec.ignore_merges));
+  ASSIGN_OR_RETURN(const Vocabulary vocabulary, TranslateVocabulary(model, spec));
+  RETURN_IF_ERROR(TranslateMerges(model, vocabulary, spec));
+  RETURN_IF_ERROR(TranslateByteFallback(model, spec));
+  return TranslateUnknown(model, vocabulary, spec);
+}
+
+// The vocab is a list of [text, score]; its places are the ids.
+absl::Status TranslateUnigram(const json& model, TokenizerSpec& spec) {
+  const json* entries = nullptr;
+  RETURN_IF_ERROR(ReadField(model, "vocab", json::value_t::array, entries));
+  if (entries == nullptr || entries->empty()) return Refused("the model has no vocab");
+  if (entries->size() > kMaxVocabulary) {
+    return Refused(absl::StrCat("vocab: ", entries->size(), " entries, at most ", kMaxVocabulary));
+  }
+  for (const json& entry : *entries) {
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
+      return Refused(absl::StrCat("vocab ", spec.tokens.size(), ": not a text and a score"));
+    }
+    spec.tokens.push_back(entry[0].get<std::string>());
+    spec.scores.push_back(entry[1].get<double>());
+  }
+  RETURN_IF_ERROR(ReadField(model, "unk_id", spec.unknown_token));
+  if (spec.unknown_token < 0 || static_cast<size_t>(spec.unknown_token) >= spec.tokens.size()) {
+    return Refused(absl::StrCat("Unigram with unk_id ", spec.unknown_token, ": not in the vocab"));
+  }
+  spec.fuse_unknown = true;
+  return TranslateByteFallback(model, spec);
 }
 
 absl::Status TranslateModel(const json& document, TokenizerSpec& spec) {
   const json* model = nullptr;
   RETURN_IF_ERROR(ReadField(document, "model", json::value_t::object, model));
   if (model == nullptr) return Refused("no model");
-  RETURN_IF_ERROR(CheckModelOptions(*model));
-  RETURN_IF_ERROR(ReadField(*model, "ignore_merges", spec.ignore_merges));
-  ASSIGN_OR_RETURN(const Vocabulary vocabulary, TranslateVocabulary(*model, spec));
-  RETURN_IF_ERROR(TranslateMerges(*model, vocabulary, spec));
-  return TranslateUnknown(*model, vocabulary, spec);
+  std::string type = "BPE";
+  RETURN_IF_ERROR(ReadField(*model, "type", type));
+  ASSIGN_OR_RETURN(const bool byte_level, TranslatePreTokenizer(document, spec));
+  if (type == "BPE") {
+    spec.model = byte_level ? kByteBpe : kCharacterBpe;
+    return TranslateBpe(*model, spec);
+  }
+  if (type != "Unigram") {
+    return Refused(absl::StrCat("model ", type, " is not supported, only BPE and Unigram"));
+  }
+  if (byte_level) return Refused("Unigram with pre-tokenizer ByteLevel is not supported");
+  spec.model = kUnigram;
+  return TranslateUnigram(*model, spec);
 }
 
 absl::Status TranslateAddedTokens(const json& document, TokenizerSpec& spec) {
@@ -301,6 +219,7 @@ absl::Status TranslateAddedTokens(const json& document, TokenizerSpec& spec) {
     }
     const auto id = static_cast<size_t>(token.id);
     if (id >= spec.tokens.size()) spec.tokens.resize(id + 1);
+    if (spec.model == kUnigram) spec.scores.resize(spec.tokens.size());
     // What the model itself does not know is found as an added token only.
     if (id >= vocabulary) spec.decode_only.push_back(token.id);
     spec.tokens[id] = token.text;
@@ -335,7 +254,7 @@ absl::Status TranslateTemplate(const json& processor, TokenizerSpec& spec) {
     RETURN_IF_ERROR(ReadField((*single)[i], "SpecialToken", json::value_t::object, special));
     if (special == nullptr) continue;
     if (i != 0 || single->size() != 2) {
-      return Refused("TemplateProcessing that adds more than one token before the text");
+      return Refused("TemplateProcessing that adds other than one token before the text");
     }
     std::string name;
     RETURN_IF_ERROR(ReadField(*special, "id", name));
@@ -346,7 +265,7 @@ absl::Status TranslateTemplate(const json& processor, TokenizerSpec& spec) {
 }
 
 absl::Status TranslatePostProcessor(const json& document, TokenizerSpec& spec) {
-  ASSIGN_OR_RETURN(const auto members, Components(document, "post_processor", "processors"));
+  ASSIGN_OR_RETURN(const auto members, ComponentsOf(document, "post_processor", "processors"));
   for (const json* member : members) {
     ASSIGN_OR_RETURN(const std::string type, TypeOf(*member));
     if (type == "TemplateProcessing") {
@@ -410,8 +329,7 @@ absl::StatusOr<TokenizerSpec> TokenizerSpecFromHuggingFace(
   TokenizerSpec spec;
   RETURN_IF_ERROR(TranslateModel(document, spec));
   RETURN_IF_ERROR(TranslateNormalizer(document, spec));
-  RETURN_IF_ERROR(TranslatePreTokenizer(document, spec));
-  RETURN_IF_ERROR(CheckDecoder(document));
+  RETURN_IF_ERROR(TranslateDecoder(document, spec));
   RETURN_IF_ERROR(TranslateAddedTokens(document, spec));
   RETURN_IF_ERROR(TranslatePostProcessor(document, spec));
   RETURN_IF_ERROR(TranslateConfig(tokenizer_config_json, spec));

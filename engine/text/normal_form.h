@@ -1,4 +1,4 @@
-// Unicode's normal form C, which Qwen2's tokenizer asks for.
+// Unicode's normal forms.
 #pragma once
 
 #include <string>
@@ -7,8 +7,10 @@
 
 namespace nightshift {
 
-// Brings valid UTF-8 to normal form C. Linear up to sorting, also for endless runs of combining
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// Brings valid UTF-8 to a normal form. Linear up to sorting, also for endless runs of combining
 // marks. Source: Unicode Standard Annex 15.
-std::string NormalizeNfc(absl::string_view text);
+std::string Normalize(absl::string_view text, NormalForm form);
 
 }  // namespace nightshift

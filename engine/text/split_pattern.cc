@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/text/split_pattern.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -29,7 +30,8 @@ constexpr char kSpaceMembers[] =
 // Rewrites a pattern from Oniguruma's syntax to PCRE2's, refusing what it does not know.
 class PatternTranslator {
  public:
-  explicit PatternTranslator(absl::string_view source) : source_(source) {}
+  PatternTranslator(absl::string_view source, PatternAlphabet alphabet)
+      : source_(source), alphabet_(alphabet) {}
 
   absl::StatusOr<std::string> Run() {
     while (offset_ < source_.size())
@@ -40,6 +42,7 @@ class PatternTranslator {
  private:
   absl::Status TranslateOne() {
     const char c = source_[offset_];
+    RETURN_IF_ERROR(CheckAlphabet());
     switch (c) {
       case '\\':
         return TranslateEscape(/*in_class=*/false);
@@ -58,6 +61,30 @@ class PatternTranslator {
         return absl::OkStatus();
     }
   }
+
+  // Of bytes only ASCII has a meaning that does not depend on what they stand for.
+  absl::Status CheckAlphabet() const {
+    if (alphabet_ == PatternAlphabet::kCharacters) return absl::OkStatus();
+    const char c = source_[offset_];
+    const bool is_negated = c == '[' && source_.substr(offset_ + 1, 1) == "^";
+    if (absl::ascii_isascii(static_cast<unsigned char>(c)) && !is_negated) {
+      return absl::OkStatus();
+    }
+    return Refused(absl::StrCat(source_.substr(offset_, 2), " over bytes"));
+  }
+
+  // \xHH
+  absl::Status TranslateByteEscape() {
+    const absl::string_view digits = source_.substr(std::min(offset_ + 2, source_.size()), 2);
+    if (source_[offset_ + 1] != 'x' || digits.size() != 2 || !IsHex(digits[0]) ||
+        !IsHex(digits[1])) {
+      return Refused(absl::StrCat(source_.substr(offset_, 2), " over bytes"));
+    }
+    Copy(4);
+    return absl::OkStatus();
+  }
+
+  static bool IsHex(char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); }
 
   absl::Status TranslateGroup() {
     static constexpr std::array<absl::string_view, 6> kGroups = {
@@ -102,6 +129,7 @@ class PatternTranslator {
         Copy(1);
         return absl::OkStatus();
       }
+      RETURN_IF_ERROR(CheckAlphabet());
       if (c == '[') return Refused("[ inside a class");
       if (source_.substr(offset_, 2) == "&&") return Refused("&&");
       if (c == '\\') {
@@ -115,6 +143,7 @@ class PatternTranslator {
 
   absl::Status TranslateEscape(bool in_class) {
     if (offset_ + 1 == source_.size()) return Refused("\\");
+    if (alphabet_ == PatternAlphabet::kBytes) return TranslateByteEscape();
     const char c = source_[offset_ + 1];
     if (c == 'p' || c == 'P') return TranslateProperty();
     if (c == 's' || (c == 'S' && !in_class)) {
@@ -162,6 +191,7 @@ class PatternTranslator {
   }
 
   absl::string_view source_;
+  PatternAlphabet alphabet_;
   size_t offset_ = 0;
   std::string target_;
 };
@@ -172,10 +202,6 @@ std::string ErrorText(int code) {
   return absl::StrCat(absl::string_view(reinterpret_cast<const char*>(text.data())), " (", code,
                       ")");
 }
-
-struct MatchDataDeleter {
-  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-};
 
 }  // namespace
 
@@ -190,17 +216,18 @@ void SplitPattern::ContextDeleter::operator()(pcre2_real_match_context_8* contex
 SplitPattern::SplitPattern(std::string pattern, Code code, Context context)
     : pattern_(std::move(pattern)), code_(std::move(code)), context_(std::move(context)) {}
 
-absl::StatusOr<SplitPattern> SplitPattern::Create(const std::string& pattern) {
+absl::StatusOr<SplitPattern> SplitPattern::Create(const std::string& pattern,
+                                                  PatternAlphabet alphabet) {
   if (pattern.empty() || pattern.size() > kMaxPatternBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("split pattern of ", pattern.size(), " bytes, want 1 to ", kMaxPatternBytes));
   }
-  ASSIGN_OR_RETURN(const std::string translated, PatternTranslator(pattern).Run());
+  ASSIGN_OR_RETURN(const std::string translated, PatternTranslator(pattern, alphabet).Run());
+  const uint32_t characters = alphabet == PatternAlphabet::kCharacters ? PCRE2_UTF | PCRE2_UCP : 0;
   int error = 0;
   PCRE2_SIZE error_offset = 0;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                          PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &error_offset,
-                          nullptr));
+                          characters | PCRE2_NEVER_BACKSLASH_C, &error, &error_offset, nullptr));
   if (code == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("split pattern \"", pattern, "\": ", ErrorText(error)));
@@ -213,35 +240,34 @@ absl::StatusOr<SplitPattern> SplitPattern::Create(const std::string& pattern) {
   return SplitPattern(pattern, std::move(code), std::move(context));
 }
 
-absl::Status SplitPattern::Split(absl::string_view text,
-                                 std::vector<absl::string_view>& pieces) const {
-  const std::unique_ptr<pcre2_match_data, MatchDataDeleter> match(
-      pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+void SplitPattern::Matcher::Deleter::operator()(pcre2_real_match_data_8* data) const {
+  pcre2_match_data_free(data);
+}
+
+SplitPattern::Matcher::Matcher(const SplitPattern& pattern)
+    : pattern_(pattern),
+      data_(pcre2_match_data_create_from_pattern(pattern.code_.get(), nullptr)) {}
+
+absl::Status SplitPattern::Matcher::Find(absl::string_view text, std::vector<TextRange>& matches) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const auto append = [&](size_t first, size_t last) {
-    if (last > first) pieces.push_back(text.substr(first, last - first));
-  };
-  size_t piece_start = 0;
-  size_t search_start = 0;
-  while (search_start < text.size()) {
+  size_t offset = 0;
+  while (offset < text.size()) {
     const auto find = [&](uint32_t options) {
-      return pcre2_match(code_.get(), subject, text.size(), search_start,
-                         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match.get(),
-                         context_.get());
+      return pcre2_match(pattern_.code_.get(), subject, text.size(), offset,
+                         PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, data_.get(),
+                         pattern_.context_.get());
     };
     int found = find(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = find(PCRE2_NO_JIT);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("splitting text at byte ", search_start,
-                                                     " by \"", pattern_, "\": ", ErrorText(found)));
+      return absl::InvalidArgumentError(absl::StrCat("splitting text at byte ", offset, " by \"",
+                                                     pattern_.pattern_, "\": ", ErrorText(found)));
     }
-    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
-    append(piece_start, bounds[0]);
-    append(bounds[0], bounds[1]);
-    piece_start = search_start = bounds[1];
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data_.get());
+    matches.push_back({.first = bounds[0], .length = bounds[1] - bounds[0]});
+    offset = bounds[1];
   }
-  append(piece_start, text.size());
   return absl::OkStatus();
 }
 

@@ -10,13 +10,19 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "engine/text/text_range.h"
+
 // PCRE2's own types, so that pcre2.h stays in the source file.
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
+struct pcre2_real_match_data_8;
 
 namespace nightshift {
 
-// Immutable after Create; Split is thread-safe. Runs compiled (JIT) where the machine allows, else
+// What the one character is that a pattern steps over.
+enum class PatternAlphabet { kCharacters, kBytes };
+
+// Immutable after Create, thread-safe. Runs compiled (JIT) where the machine allows, else
 // interpreted with the same result.
 class SplitPattern {
  public:
@@ -24,11 +30,25 @@ class SplitPattern {
   // (?: (?i: (?= (?! (?<= (?<!, quantifiers, classes with ranges, \p{Category} \P{..} \s \S \d \r
   // \n \t and escaped punctuation. `\s` is Unicode White_Space, which differs from PCRE2's. Errors:
   // INVALID_ARGUMENT with the offset of what is not accepted.
-  static absl::StatusOr<SplitPattern> Create(const std::string& pattern);
+  // Over bytes only ASCII and \xHH are accepted, and no negated class.
+  static absl::StatusOr<SplitPattern> Create(
+      const std::string& pattern, PatternAlphabet alphabet = PatternAlphabet::kCharacters);
 
-  // Appends the non-empty pieces of `text` (valid UTF-8) in order: each match, and each stretch
-  // between matches. Errors: INVALID_ARGUMENT if matching exceeds its limits, with the offset.
-  absl::Status Split(absl::string_view text, std::vector<absl::string_view>& pieces) const;
+  // Finds matches in one text after another; one a thread. `pattern` must outlive it.
+  class Matcher {
+   public:
+    explicit Matcher(const SplitPattern& pattern);
+    // Appends the non-empty matches in `text` (valid UTF-8, or any bytes) from left to right.
+    // Errors: INVALID_ARGUMENT if matching exceeds its limits, with the offset.
+    absl::Status Find(absl::string_view text, std::vector<TextRange>& matches);
+
+   private:
+    struct Deleter {
+      void operator()(pcre2_real_match_data_8* data) const;
+    };
+    const SplitPattern& pattern_;
+    std::unique_ptr<pcre2_real_match_data_8, Deleter> data_;
+  };
 
  private:
   struct CodeDeleter {

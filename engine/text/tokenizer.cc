@@ -7,8 +7,9 @@
 
 #include "engine/text/added_token_matcher.h"
 #include "engine/text/byte_pair_merger.h"
-#include "engine/text/normal_form.h"
-#include "engine/text/split_pattern.h"
+#include "engine/text/pre_tokenizer.h"
+#include "engine/text/text_normalizer.h"
+#include "engine/text/unigram_model.h"
 #include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
 
@@ -17,10 +18,42 @@ namespace {
 
 // Positions inside a piece are kept in 32 bits.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
-// NFC makes a text at most this many times shorter: three jamo of 3 bytes are a syllable of 3 bytes.
-constexpr int64_t kMaxComposition = 3;
+
+absl::Status CheckSize(absl::string_view what, size_t bytes) {
+  if (bytes <= kMaxTextBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " of ", bytes, " bytes, at most ", kMaxTextBytes));
+}
+
+// Which tokens text may become: not special, not decode-only, not a hole of the vocabulary.
+std::vector<bool> UsableTokens(const TokenizerSpec& spec, const std::vector<bool>& special) {
+  std::vector<bool> usable(spec.tokens.size());
+  for (size_t id = 0; id < usable.size(); ++id)
+    usable[id] = !special[id] && !spec.tokens[id].empty();
+  for (const int32_t id : spec.decode_only)
+    usable[static_cast<size_t>(id)] = false;
+  return usable;
+}
+
+// The parts of `ranges` inside [first, first + length), counted from `first`.
+std::vector<TextRange> Inside(const std::vector<TextRange>& ranges, const TextRange& piece) {
+  std::vector<TextRange> inside;
+  for (const TextRange& range : ranges) {
+    const size_t first = std::max(range.first, piece.first);
+    const size_t last = std::min(range.first + range.length, piece.first + piece.length);
+    if (first < last) inside.push_back({.first = first - piece.first, .length = last - first});
+  }
+  return inside;
+}
 
 }  // namespace
+
+// The working memory of one Encode.
+struct Tokenizer::Scratch {
+  PreTokenizer::Pieces pieces;
+  BytePairMerger::Scratch merging;
+  UnigramModel::Scratch unigram;
+};
 
 Tokenizer::Tokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
 Tokenizer::~Tokenizer() = default;
@@ -39,65 +72,130 @@ absl::Status Tokenizer::Build() {
     spec_.tokens[id] = token.text;
     special_[id] = token.special;
   }
-  for (const std::string& token : spec_.tokens) {
-    longest_token_bytes_ = std::max(longest_token_bytes_, static_cast<int64_t>(token.size()));
+  ASSIGN_OR_RETURN(TextNormalizer normalizer, TextNormalizer::Create(spec_.normalizer));
+  normalizer_ = std::make_unique<TextNormalizer>(std::move(normalizer));
+  ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, PreTokenizer::Create(spec_.pre_tokenizer));
+  pre_tokenizer_ = std::make_unique<PreTokenizer>(std::move(pre_tokenizer));
+  RETURN_IF_ERROR(BuildMatchers());
+  const std::vector<bool> usable = UsableTokens(spec_, special_);
+  if (spec_.model == kUnigram) {
+    ASSIGN_OR_RETURN(unigram_, UnigramModel::Create(spec_, usable));
+  } else {
+    ASSIGN_OR_RETURN(merger_, BytePairMerger::Create(spec_, usable));
   }
-  for (const std::string& pattern : spec_.split_patterns) {
-    ASSIGN_OR_RETURN(SplitPattern compiled, SplitPattern::Create(pattern));
-    split_patterns_.push_back(std::move(compiled));
-  }
-  added_tokens_ = std::make_unique<AddedTokenMatcher>(spec_.added_tokens, spec_.normalize_nfc);
-  merger_ = std::make_unique<BytePairMerger>(spec_, special_);
+  decoder_ = std::make_unique<TokenDecoder>(spec_);
+  most_bytes_of_a_token_ = MostBytesOfAToken();
   return absl::OkStatus();
 }
 
+// Of tokens that look alike once normalised, special ones count, then those that came first.
+absl::Status Tokenizer::BuildMatchers() {
+  std::vector<AddedTokenMatcher::Pattern> raw;
+  std::vector<AddedTokenMatcher::Pattern> normalized;
+  for (const bool special : {true, false}) {
+    for (const AddedToken& token : spec_.added_tokens) {
+      if (token.special != special) continue;
+      std::string text = token.text;
+      if (token.normalized) {
+        ASSIGN_OR_RETURN(NormalizedText form, normalizer_->Run(text, {}));
+        text = std::move(form.text);
+        if (text.empty()) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("tokenizer added token \"", token.text, "\": empty when normalised"));
+        }
+      }
+      (token.normalized ? normalized : raw)
+          .push_back({.text = std::move(text),
+                      .token = token.id,
+                      .special = token.special,
+                      .lstrip = token.lstrip,
+                      .rstrip = token.rstrip,
+                      .single_word = token.single_word});
+    }
+  }
+  raw_tokens_ = std::make_unique<AddedTokenMatcher>(std::move(raw));
+  normalized_tokens_ = std::make_unique<AddedTokenMatcher>(std::move(normalized));
+  return absl::OkStatus();
+}
+
+int64_t Tokenizer::MostBytesOfAToken() const {
+  const bool has_unknown = spec_.unknown_token >= 0 && !spec_.byte_fallback;
+  if (has_unknown && (spec_.fuse_unknown || spec_.model == kUnigram)) return 0;
+  size_t longest = 4;  // an unknown character
+  for (const std::string& token : spec_.tokens)
+    longest = std::max(longest, token.size());
+  for (const PreTokenizerStep& step : spec_.pre_tokenizer) {
+    if (step.behavior == SplitBehavior::kRemoved) return 0;
+  }
+  return static_cast<int64_t>(longest * normalizer_->most_source_bytes());
+}
+
 int64_t Tokenizer::LeastTokens(int64_t text_bytes) const {
-  const int64_t bytes_a_token = longest_token_bytes_ * (spec_.normalize_nfc ? kMaxComposition : 1);
-  return text_bytes / bytes_a_token;
+  return most_bytes_of_a_token_ == 0 ? 0 : text_bytes / most_bytes_of_a_token_;
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(
     absl::string_view text, const std::vector<TextRange>& trusted) const {
-  if (text.size() > kMaxTextBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text of ", text.size(), " bytes, at most ", kMaxTextBytes));
-  }
+  RETURN_IF_ERROR(CheckSize("text", text.size()));
   const size_t invalid = FindInvalidUtf8(text);
   if (invalid != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat("text is not valid UTF-8 at byte ", invalid));
   }
+  Scratch scratch;
   std::vector<int32_t> ids;
-  for (const AddedTokenPiece& piece : added_tokens_->Cut(text, trusted)) {
+  for (const AddedTokenPiece& piece : raw_tokens_->Cut(text, trusted)) {
     if (piece.token >= 0) {
       ids.push_back(piece.token);
-    } else {
-      RETURN_IF_ERROR(EncodeOrdinary(text.substr(piece.range.first, piece.range.length), ids));
+      continue;
     }
+    std::vector<TextRange> inside;
+    if (normalized_tokens_->has_special()) inside = Inside(trusted, piece.range);
+    RETURN_IF_ERROR(EncodeSegment(text.substr(piece.range.first, piece.range.length), inside,
+                                  piece.range.first == 0, scratch, ids));
   }
   return ids;
 }
 
-absl::Status Tokenizer::EncodeOrdinary(absl::string_view text, std::vector<int32_t>& ids) const {
-  std::string changed;
-  if (spec_.normalize_nfc) text = changed = NormalizeNfc(text);
-  if (spec_.add_prefix_space && text.substr(0, 1) != " ") text = changed = absl::StrCat(" ", text);
-  std::vector<absl::string_view> pieces = {text};
-  std::vector<absl::string_view> split;
-  for (const SplitPattern& pattern : split_patterns_) {
-    split.clear();
-    for (const absl::string_view piece : pieces)
-      RETURN_IF_ERROR(pattern.Split(piece, split));
-    pieces.swap(split);
+absl::Status Tokenizer::EncodeSegment(absl::string_view text, const std::vector<TextRange>& trusted,
+                                      bool at_start, Scratch& scratch,
+                                      std::vector<int32_t>& ids) const {
+  if (normalizer_->is_identity() && normalized_tokens_->empty()) {
+    return EncodeOrdinary(text, at_start, scratch, ids);
   }
-  BytePairMerger::Scratch scratch;
-  for (const absl::string_view piece : pieces)
-    merger_->Encode(piece, scratch, ids);
+  ASSIGN_OR_RETURN(const NormalizedText normalized, normalizer_->Run(text, trusted));
+  RETURN_IF_ERROR(CheckSize("normalised text", normalized.text.size()));
+  const absl::string_view view = normalized.text;
+  for (const AddedTokenPiece& piece : normalized_tokens_->Cut(view, normalized.trusted)) {
+    if (piece.token >= 0) {
+      ids.push_back(piece.token);
+      continue;
+    }
+    const bool is_start = at_start && normalized.keeps_start && piece.range.first == 0;
+    RETURN_IF_ERROR(
+        EncodeOrdinary(view.substr(piece.range.first, piece.range.length), is_start, scratch, ids));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Tokenizer::EncodeOrdinary(absl::string_view text, bool at_start, Scratch& scratch,
+                                       std::vector<int32_t>& ids) const {
+  RETURN_IF_ERROR(pre_tokenizer_->Run(text, at_start, scratch.pieces));
+  const absl::string_view changed = scratch.pieces.text;
+  RETURN_IF_ERROR(CheckSize("text to split", changed.size()));
+  for (const TextRange& range : scratch.pieces.ranges) {
+    const absl::string_view piece = changed.substr(range.first, range.length);
+    if (unigram_ != nullptr) {
+      unigram_->Encode(piece, scratch.unigram, ids);
+    } else {
+      merger_->Encode(piece, scratch.merging, ids);
+    }
+  }
   return absl::OkStatus();
 }
 
 absl::string_view Tokenizer::TokenBytes(int32_t id) const {
-  if (id < 0 || static_cast<size_t>(id) >= spec_.tokens.size()) return {};
-  return spec_.tokens[static_cast<size_t>(id)];
+  return IsSpecial(id) ? absl::string_view(spec_.tokens[static_cast<size_t>(id)])
+                       : decoder_->BytesOf(id);
 }
 
 bool Tokenizer::IsSpecial(int32_t id) const {
@@ -105,24 +203,20 @@ bool Tokenizer::IsSpecial(int32_t id) const {
 }
 
 std::string Tokenizer::Decode(const std::vector<int32_t>& ids, bool skip_special) const {
-  std::string bytes;
+  TokenDecoder::Progress progress = decoder_->Start();
   for (const int32_t id : ids) {
-    if (skip_special && IsSpecial(id)) continue;
-    absl::StrAppend(&bytes, TokenBytes(id));
+    if (!skip_special || !IsSpecial(id)) decoder_->Append(id, progress);
   }
-  std::string text;
-  MoveCompleteCharacters(bytes, /*finish=*/true, text);
-  return text;
+  decoder_->Finish(progress);
+  return std::move(progress.text);
 }
 
 void TextAccumulator::Append(int32_t token) {
-  if (tokenizer_.IsSpecial(token)) return;
-  absl::StrAppend(&pending_, tokenizer_.TokenBytes(token));
-  MoveCompleteCharacters(pending_, /*finish=*/false, text_);
+  if (!tokenizer_.IsSpecial(token)) tokenizer_.decoder().Append(token, progress_);
 }
 
 void TextAccumulator::Finish() {
-  MoveCompleteCharacters(pending_, /*finish=*/true, text_);
+  tokenizer_.decoder().Finish(progress_);
 }
 
 }  // namespace nightshift

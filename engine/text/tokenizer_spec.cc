@@ -1,148 +1,80 @@
 #include "engine/text/tokenizer_spec.h"
 
-#include <optional>
+#include <cmath>
 #include <set>
-#include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 
-#include "engine/text/byte_alphabet.h"
-#include "engine/text/json_fields.h"
 #include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
 
-using nlohmann::json;
+// What a replacement may turn one byte into, so that a file cannot make texts explode: Metaspace
+// needs 3.
+constexpr size_t kMaxReplacementBytes = 64;
 
-constexpr char kFormat[] = "nightshift-tokenizer/1";
+absl::Status Problem(absl::string_view where, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer ", where, ": ", what));
+}
 
 absl::Status CheckCount(absl::string_view field, size_t count, size_t limit) {
   if (count <= limit) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer ", field, ": ", count, " entries, at most ", limit));
+  return Problem(field, absl::StrCat(count, " entries, at most ", limit));
 }
 
 absl::Status CheckId(absl::string_view field, int32_t id, size_t vocabulary, bool optional) {
   if (optional && id == -1) return absl::OkStatus();
   if (id >= 0 && static_cast<size_t>(id) < vocabulary) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer ", field, ": id ", id, " outside the vocabulary of ", vocabulary));
+  return Problem(field, absl::StrCat("id ", id, " outside the vocabulary of ", vocabulary));
 }
 
-json AddedTokenToJson(const AddedToken& token) {
-  return {{"id", token.id},
-          {"text", token.text},
-          {"special", token.special},
-          {"lstrip", token.lstrip},
-          {"rstrip", token.rstrip},
-          {"single_word", token.single_word},
-          {"normalized", token.normalized}};
-}
-
-absl::Status ReadAddedToken(const json& object, AddedToken& token) {
-  token.id = -1;
-  RETURN_IF_ERROR(ReadField(object, "id", token.id));
-  RETURN_IF_ERROR(ReadField(object, "text", token.text));
-  RETURN_IF_ERROR(ReadField(object, "special", token.special));
-  RETURN_IF_ERROR(ReadField(object, "lstrip", token.lstrip));
-  RETURN_IF_ERROR(ReadField(object, "rstrip", token.rstrip));
-  RETURN_IF_ERROR(ReadField(object, "single_word", token.single_word));
-  return ReadField(object, "normalized", token.normalized);
-}
-
-absl::Status ReadTokens(const json& document, std::vector<std::string>& tokens) {
-  const json* array = nullptr;
-  RETURN_IF_ERROR(ReadField(document, "tokens", json::value_t::array, array));
-  if (array == nullptr) return absl::InvalidArgumentError("tokenizer tokens: absent");
-  RETURN_IF_ERROR(CheckCount("tokens", array->size(), kMaxVocabulary));
-  tokens.reserve(array->size());
-  for (const json& entry : *array) {
-    std::optional<std::string> bytes;
-    if (entry.is_string()) bytes = BytesFromAlphabet(entry.get_ref<const std::string&>());
-    if (!bytes.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer tokens[", tokens.size(),
-                                                     "]: not a string of the byte-level alphabet"));
-    }
-    tokens.push_back(*std::move(bytes));
+absl::Status CheckText(absl::string_view where, absl::string_view text, size_t least) {
+  if (text.size() < least || text.size() > kMaxReplacementBytes) {
+    return Problem(where,
+                   absl::StrCat(text.size(), " bytes, want ", least, " to ", kMaxReplacementBytes));
   }
+  if (FindInvalidUtf8(text) != absl::string_view::npos) return Problem(where, "invalid UTF-8");
   return absl::OkStatus();
 }
 
-absl::Status ReadIds(const json& document, const char* name, size_t limit,
-                     std::vector<int32_t>& ids) {
-  const json* array = nullptr;
-  RETURN_IF_ERROR(ReadField(document, name, json::value_t::array, array));
-  if (array == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckCount(name, array->size(), limit));
-  ids.reserve(array->size());
-  for (const json& entry : *array) {
-    if (!IsInt32(entry)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer ", name, "[", ids.size(), "]: not a 32-bit whole number"));
-    }
-    ids.push_back(entry.get<int32_t>());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadMerges(const json& document, std::vector<TokenizerSpec::Merge>& merges) {
-  std::vector<int32_t> flat;
-  RETURN_IF_ERROR(ReadIds(document, "merges", 3 * kMaxMerges, flat));
-  if (flat.size() % 3 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tokenizer merges: ", flat.size(), " numbers are not triples of left, right, merged"));
-  }
-  merges.reserve(flat.size() / 3);
-  for (size_t i = 0; i < flat.size(); i += 3) {
-    merges.push_back({.left = flat[i], .right = flat[i + 1], .merged = flat[i + 2]});
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadAddedTokens(const json& document, std::vector<AddedToken>& added_tokens) {
-  const json* array = nullptr;
-  RETURN_IF_ERROR(ReadField(document, "added_tokens", json::value_t::array, array));
-  if (array == nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckCount("added_tokens", array->size(), kMaxAddedTokens));
-  for (const json& entry : *array) {
-    RETURN_IF_ERROR(ReadAddedToken(entry, added_tokens.emplace_back()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadSplitPatterns(const json& document, std::vector<std::string>& patterns) {
-  const json* array = nullptr;
-  RETURN_IF_ERROR(ReadField(document, "split_patterns", json::value_t::array, array));
-  if (array == nullptr) return absl::OkStatus();
-  for (const json& entry : *array) {
-    if (!entry.is_string()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer split_patterns[", patterns.size(), "]: not a string"));
-    }
-    patterns.push_back(entry.get<std::string>());
-  }
-  return absl::OkStatus();
+bool IsScored(const TokenizerSpec& spec) {
+  return spec.model == kScoredBpe || spec.model == kUnigram;
 }
 
 absl::Status ValidateTokens(const TokenizerSpec& spec) {
   RETURN_IF_ERROR(CheckCount("tokens", spec.tokens.size(), kMaxVocabulary));
-  if (spec.tokens.empty()) return absl::InvalidArgumentError("tokenizer tokens: none");
+  if (spec.tokens.empty()) return Problem("tokens", "none");
+  const size_t limit = IsScored(spec) ? kMaxScoredTokenBytes : kMaxTokenBytes;
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (spec.tokens[id].size() > kMaxTokenBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer tokens[", id,
-                                                     "]: ", spec.tokens[id].size(),
-                                                     " bytes, at most ", kMaxTokenBytes));
+    const std::string& token = spec.tokens[id];
+    if (token.size() > limit) {
+      return Problem(absl::StrCat("tokens[", id, "]"),
+                     absl::StrCat(token.size(), " bytes, at most ", limit));
+    }
+    if (spec.model != kByteBpe && FindInvalidUtf8(token) != absl::string_view::npos) {
+      return Problem(absl::StrCat("tokens[", id, "]"), "invalid UTF-8");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateScores(const TokenizerSpec& spec) {
+  const size_t wanted = IsScored(spec) ? spec.tokens.size() : 0;
+  if (spec.scores.size() != wanted) {
+    return Problem("scores", absl::StrCat(spec.scores.size(), " entries, want ", wanted));
+  }
+  for (size_t id = 0; id < spec.scores.size(); ++id) {
+    if (!std::isfinite(spec.scores[id])) {
+      return Problem(absl::StrCat("scores[", id, "]"), "not a finite number");
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status ValidateMerges(const TokenizerSpec& spec) {
-  RETURN_IF_ERROR(CheckCount("merges", spec.merges.size(), kMaxMerges));
+  RETURN_IF_ERROR(CheckCount("merges", spec.merges.size(), IsScored(spec) ? 0 : kMaxMerges));
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     const TokenizerSpec::Merge& merge = spec.merges[rank];
     for (const int32_t id : {merge.left, merge.right, merge.merged}) {
@@ -160,32 +92,85 @@ absl::Status ValidateAddedTokens(const TokenizerSpec& spec) {
     const std::string name = absl::StrCat("added_tokens[", i, "]");
     RETURN_IF_ERROR(CheckId(name, token.id, spec.tokens.size(), false));
     if (token.text.empty() || token.text.size() > kMaxAddedTokenBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer ", name, ": ", token.text.size(),
-                                                     " bytes, want 1 to ", kMaxAddedTokenBytes));
+      return Problem(name,
+                     absl::StrCat(token.text.size(), " bytes, want 1 to ", kMaxAddedTokenBytes));
     }
-    if (FindInvalidUtf8(token.text) != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer ", name, ": invalid UTF-8"));
-    }
+    if (FindInvalidUtf8(token.text) != std::string::npos) return Problem(name, "invalid UTF-8");
     if (!texts.insert(token.text).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer ", name, ": text \"", token.text, "\" given twice"));
+      return Problem(name, absl::StrCat("text \"", token.text, "\" given twice"));
     }
   }
   return absl::OkStatus();
 }
 
+absl::Status ValidateNormalizer(const TokenizerSpec& spec) {
+  RETURN_IF_ERROR(CheckCount("normalizer", spec.normalizer.size(), kMaxPipelineSteps));
+  for (size_t i = 0; i < spec.normalizer.size(); ++i) {
+    const NormalizerStep& step = spec.normalizer[i];
+    const std::string name = absl::StrCat("normalizer[", i, "]");
+    if (step.kind == NormalizerStep::Kind::kReplace) {
+      RETURN_IF_ERROR(CheckText(absl::StrCat(name, ".from"), step.from, 1));
+    }
+    RETURN_IF_ERROR(CheckText(absl::StrCat(name, ".to"), step.to, 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePreTokenizer(const TokenizerSpec& spec) {
+  using Kind = PreTokenizerStep::Kind;
+  RETURN_IF_ERROR(CheckCount("pre_tokenizer", spec.pre_tokenizer.size(), kMaxPipelineSteps));
+  for (size_t i = 0; i < spec.pre_tokenizer.size(); ++i) {
+    const PreTokenizerStep& step = spec.pre_tokenizer[i];
+    if (step.kind == Kind::kMetaspace || step.kind == Kind::kSplitText) {
+      RETURN_IF_ERROR(CheckText(absl::StrCat("pre_tokenizer[", i, "].pattern"), step.pattern, 1));
+    }
+    if (step.kind == Kind::kSplitBytes && spec.model != kByteBpe) {
+      return Problem(absl::StrCat("pre_tokenizer[", i, "]"),
+                     "splits bytes of a model of characters");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateDecoder(const TokenizerSpec& spec) {
+  const DecoderSpec& decoder = spec.decoder;
+  RETURN_IF_ERROR(
+      CheckCount("decoder.replacements", decoder.replacements.size(), kMaxPipelineSteps));
+  for (const DecoderSpec::Replacement& replacement : decoder.replacements) {
+    RETURN_IF_ERROR(CheckText("decoder.replacements.from", replacement.from, 1));
+    RETURN_IF_ERROR(CheckText("decoder.replacements.to", replacement.to, 0));
+  }
+  RETURN_IF_ERROR(CheckText("decoder.dropped_in_first", decoder.dropped_in_first, 0));
+  RETURN_IF_ERROR(CheckText("decoder.stripped", decoder.stripped, 0));
+  if (decoder.strip_count < 0) return Problem("decoder.strip_count", "below 0");
+  return absl::OkStatus();
+}
+
+// What a model of one kind cannot do without.
+absl::Status ValidateModel(const TokenizerSpec& spec) {
+  for (const char* model : {kByteBpe, kCharacterBpe, kScoredBpe, kUnigram}) {
+    if (spec.model != model) continue;
+    if (spec.byte_fallback && spec.model == kByteBpe) {
+      return Problem("byte_fallback", "of a model of bytes");
+    }
+    return absl::OkStatus();
+  }
+  return Problem("model", absl::StrCat("\"", spec.model, "\" is not supported, only ", kByteBpe,
+                                       ", ", kCharacterBpe, ", ", kScoredBpe, ", ", kUnigram));
+}
+
 }  // namespace
 
 absl::Status ValidateTokenizerSpec(const TokenizerSpec& spec) {
-  if (spec.model != "byte_bpe") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer model: \"", spec.model, "\" is not supported, only byte_bpe"));
-  }
   const size_t vocabulary = spec.tokens.size();
+  RETURN_IF_ERROR(ValidateModel(spec));
   RETURN_IF_ERROR(ValidateTokens(spec));
+  RETURN_IF_ERROR(ValidateScores(spec));
   RETURN_IF_ERROR(ValidateMerges(spec));
   RETURN_IF_ERROR(ValidateAddedTokens(spec));
-  RETURN_IF_ERROR(CheckCount("split_patterns", spec.split_patterns.size(), kMaxSplitPatterns));
+  RETURN_IF_ERROR(ValidateNormalizer(spec));
+  RETURN_IF_ERROR(ValidatePreTokenizer(spec));
+  RETURN_IF_ERROR(ValidateDecoder(spec));
   for (const int32_t id : spec.decode_only) {
     RETURN_IF_ERROR(CheckId("decode_only", id, vocabulary, false));
   }
@@ -194,60 +179,6 @@ absl::Status ValidateTokenizerSpec(const TokenizerSpec& spec) {
   }
   RETURN_IF_ERROR(CheckId("unknown_token", spec.unknown_token, vocabulary, true));
   return CheckId("bos_token", spec.bos_token, vocabulary, !spec.add_bos);
-}
-
-std::string TokenizerSpecToJson(const TokenizerSpec& spec) {
-  json document = {{"format", kFormat},
-                   {"model", spec.model},
-                   {"decode_only", spec.decode_only},
-                   {"ignore_merges", spec.ignore_merges},
-                   {"split_patterns", spec.split_patterns},
-                   {"add_prefix_space", spec.add_prefix_space},
-                   {"normalize_nfc", spec.normalize_nfc},
-                   {"bos_token", spec.bos_token},
-                   {"unknown_token", spec.unknown_token},
-                   {"eos_tokens", spec.eos_tokens},
-                   {"add_bos", spec.add_bos}};
-  json& tokens = document["tokens"] = json::array();
-  for (const std::string& bytes : spec.tokens)
-    tokens.push_back(BytesToAlphabet(bytes));
-  json& merges = document["merges"] = json::array();
-  for (const TokenizerSpec::Merge& merge : spec.merges) {
-    merges.push_back(merge.left);
-    merges.push_back(merge.right);
-    merges.push_back(merge.merged);
-  }
-  json& added_tokens = document["added_tokens"] = json::array();
-  for (const AddedToken& token : spec.added_tokens)
-    added_tokens.push_back(AddedTokenToJson(token));
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-absl::StatusOr<TokenizerSpec> TokenizerSpecFromJson(const std::string& text) {
-  const json document = json::parse(text, nullptr, false);
-  if (!document.is_object()) return absl::InvalidArgumentError("tokenizer: not a JSON object");
-  std::string format;
-  RETURN_IF_ERROR(ReadField(document, "format", format));
-  if (format != kFormat) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tokenizer format: \"", format, "\", want ", kFormat));
-  }
-  TokenizerSpec spec;
-  RETURN_IF_ERROR(ReadField(document, "model", spec.model));
-  RETURN_IF_ERROR(ReadTokens(document, spec.tokens));
-  RETURN_IF_ERROR(ReadIds(document, "decode_only", kMaxVocabulary, spec.decode_only));
-  RETURN_IF_ERROR(ReadMerges(document, spec.merges));
-  RETURN_IF_ERROR(ReadField(document, "ignore_merges", spec.ignore_merges));
-  RETURN_IF_ERROR(ReadSplitPatterns(document, spec.split_patterns));
-  RETURN_IF_ERROR(ReadField(document, "add_prefix_space", spec.add_prefix_space));
-  RETURN_IF_ERROR(ReadField(document, "normalize_nfc", spec.normalize_nfc));
-  RETURN_IF_ERROR(ReadAddedTokens(document, spec.added_tokens));
-  RETURN_IF_ERROR(ReadField(document, "bos_token", spec.bos_token));
-  RETURN_IF_ERROR(ReadField(document, "unknown_token", spec.unknown_token));
-  RETURN_IF_ERROR(ReadIds(document, "eos_tokens", kMaxVocabulary, spec.eos_tokens));
-  RETURN_IF_ERROR(ReadField(document, "add_bos", spec.add_bos));
-  RETURN_IF_ERROR(ValidateTokenizerSpec(spec));
-  return spec;
 }
 
 }  // namespace nightshift

@@ -105,13 +105,21 @@ absl::StatusOr<std::optional<TokenizerSpec>> TokenizerOfGguf(const GgufMetadata&
   if (reader.Has("tokenizer.ggml.add_bos_token")) {
     tokenizer.add_bos = reader.Bool("tokenizer.ggml.add_bos_token", false);
   }
-  tokenizer.add_space_prefix = reader.Bool("tokenizer.ggml.add_space_prefix", false);
+  if (reader.Has("tokenizer.ggml.add_space_prefix")) {
+    tokenizer.add_space_prefix = reader.Bool("tokenizer.ggml.add_space_prefix", false);
+  }
+  tokenizer.remove_extra_whitespaces =
+      reader.Bool("tokenizer.ggml.remove_extra_whitespaces", false);
+  tokenizer.has_precompiled_charsmap =
+      metadata.integer_arrays.contains("tokenizer.ggml.precompiled_charsmap");
   RETURN_IF_ERROR(reader.status());
   if (tokenizer.model.empty()) {
     return std::optional<TokenizerSpec>();
   }
   tokenizer.tokens = Strings(metadata, "tokenizer.ggml.tokens");
   tokenizer.merges = Strings(metadata, "tokenizer.ggml.merges");
+  const auto scores = metadata.number_arrays.find("tokenizer.ggml.scores");
+  if (scores != metadata.number_arrays.end()) tokenizer.scores = scores->second;
   ASSIGN_OR_RETURN(tokenizer.token_types, TokenTypes(metadata, "tokenizer.ggml.token_type"));
   ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerSpecFromGguf(tokenizer));
   return std::optional<TokenizerSpec>(std::move(spec));

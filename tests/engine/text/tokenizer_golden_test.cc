@@ -52,7 +52,8 @@ TEST_P(TokenizerGoldenTest, DecodesAllCasesToTheSameText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerGoldenTest,
-                         testing::Values("gpt2", "llama3", "qwen2", "digits"),
+                         testing::Values("gpt2", "llama3", "qwen2", "digits", "llama2",
+                                         "mistral_metaspace", "gemma"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 }  // namespace

@@ -1,11 +1,14 @@
 // Tokenizer files that nobody vouches for: what they ask and we do not have is refused by name.
 #include "engine/text/tokenizer_spec.h"
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_format.h"
 
 #include "engine/text/tokenizer.h"
 #include "tests/engine/text/golden_files.h"
@@ -15,6 +18,24 @@ namespace nightshift {
 namespace {
 
 using nlohmann::json;
+
+// SentencePiece style: characters, and a decoder that puts spaces back.
+json MinimalCharacters() {
+  return json::parse(R"({
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": true}],
+    "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "_"},
+    "decoder": {"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+    "model": {"type": "BPE", "unk_token": "<unk>", "vocab": {"<unk>": 0, "_": 1, "a": 2, "_a": 3},
+              "merges": [["_", "a"]]}
+  })");
+}
+
+json MinimalUnigram() {
+  json document = MinimalCharacters();
+  document["model"] = json::parse(R"({"type": "Unigram", "unk_id": 0, "vocab": [
+      ["<unk>", 0.0], ["_", -2.0], ["a", -2.0], ["_a", -3.0]]})");
+  return document;
+}
 
 json MinimalTokenizer() {
   return json::parse(R"({
@@ -54,18 +75,27 @@ std::string SplitBy(const std::string& regex, const std::string& behavior = "Iso
 
 TEST(TokenizerSpecTest, RefusesByNameWhatItDoesNotHave) {
   const std::vector<Refusal> cases = {
-      {"/model/type", R"("Unigram")", "model Unigram"},
       {"/model/type", R"("WordPiece")", "model WordPiece"},
       {"/model/byte_fallback", "true", "byte_fallback"},
       {"/model/dropout", "0.1", "dropout"},
       {"/model/end_of_word_suffix", R"("</w>")", "end_of_word_suffix"},
       {"/model/continuing_subword_prefix", R"("##")", "continuing_subword_prefix"},
-      {"/normalizer", R"({"type": "NFKC"})", "normalizer NFKC"},
-      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Lowercase"}]})",
-       "normalizer Lowercase"},
-      {"/pre_tokenizer", R"({"type": "Metaspace"})", "pre-tokenizer Metaspace"},
-      {"/pre_tokenizer", "null", "no ByteLevel"},
-      {"/pre_tokenizer", SplitBy("a", "Removed"), "behavior Removed"},
+      {"/normalizer", R"({"type": "Nmt"})", "normalizer Nmt"},
+      {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})",
+       "normalizer Precompiled"},
+      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "StripAccents"}]})",
+       "normalizer StripAccents"},
+      {"/normalizer", R"({"type": "Replace", "content": "x"})", "Replace without a pattern"},
+      {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}})", "empty pattern"},
+      {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "^a"}, "content": ""})",
+       "^ at offset 0"},
+      {"/pre_tokenizer", R"({"type": "Whitespace"})", "pre-tokenizer Whitespace"},
+      {"/pre_tokenizer", R"({"type": "Metaspace", "prepend_scheme": "last"})", "\"last\""},
+      {"/pre_tokenizer", R"({"type": "Metaspace", "add_prefix_space": false})",
+       "add_prefix_space false"},
+      {"/pre_tokenizer", R"({"type": "Metaspace"})", "decoder ByteLevel"},
+      {"/pre_tokenizer", "null", "decoder ByteLevel"},
+      {"/pre_tokenizer", SplitBy("a", "Dropped"), "\"Dropped\""},
       {"/pre_tokenizer", SplitBy("(?<name>a)"), "is not supported"},
       {"/pre_tokenizer", SplitBy("[a-z&&[^b]]"), "&&"},
       {"/pre_tokenizer", SplitBy("a{1,2}+"), "{1,2}+"},
@@ -77,6 +107,7 @@ TEST(TokenizerSpecTest, RefusesByNameWhatItDoesNotHave) {
         {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}]})",
        "TemplateProcessing"},
       {"/decoder", R"({"type": "WordPiece"})", "decoder WordPiece"},
+      {"/decoder", R"({"type": "Metaspace"})", "decoder Metaspace"},
       {"/decoder", "null", "no decoder"},
   };
   for (const Refusal& refusal : cases) {
@@ -85,6 +116,57 @@ TEST(TokenizerSpecTest, RefusesByNameWhatItDoesNotHave) {
     EXPECT_THAT(Load(document), StatusIs(absl::StatusCode::kInvalidArgument, refusal.message))
         << refusal.pointer << " " << refusal.value;
   }
+}
+
+TEST(TokenizerSpecTest, RefusesByNameWhatItDoesNotHaveForCharacters) {
+  const std::vector<Refusal> cases = {
+      {"/decoder", R"({"type": "ByteLevel"})", "decoder ByteLevel"},
+      {"/decoder", R"({"type": "Strip", "content": " ", "start": 1, "stop": 0})", "decoder Strip"},
+      {"/decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 0, "stop": 1}]})",
+       "Strip at the end"},
+      {"/decoder", R"({"type": "Sequence", "decoders": [{"type": "ByteFallback"},
+        {"type": "Metaspace"}]})",
+       "decoder Metaspace"},
+      {"/decoder", R"({"type": "Replace", "pattern": {"Regex": "_"}, "content": " "})",
+       "by a Regex"},
+      {"/decoder", "null", "no decoder"},
+      {"/model/unk_token", R"("<none>")", "<none>"},
+  };
+  for (const Refusal& refusal : cases) {
+    json document = MinimalCharacters();
+    document[json::json_pointer(refusal.pointer)] = json::parse(refusal.value);
+    EXPECT_THAT(Load(document), StatusIs(absl::StatusCode::kInvalidArgument, refusal.message))
+        << refusal.pointer << " " << refusal.value;
+  }
+  json some_bytes = MinimalCharacters();
+  some_bytes["model"]["byte_fallback"] = true;
+  EXPECT_OK(Load(some_bytes));
+  some_bytes["model"]["vocab"]["<0x41>"] = 4;
+  EXPECT_THAT(Load(some_bytes), StatusIs(absl::StatusCode::kInvalidArgument, "the byte 0x00"));
+}
+
+TEST(TokenizerSpecTest, RefusesMalformedUnigramVocabularies) {
+  const std::vector<Refusal> cases = {
+      {"/model/vocab", "{}", "vocab"},
+      {"/model/vocab", "[]", "no vocab"},
+      {"/model/vocab", R"([["a"]])", "vocab 0"},
+      {"/model/vocab", R"([["a", "b"]])", "vocab 0"},
+      {"/model/vocab", R"([[1, 2]])", "vocab 0"},
+      {"/model/unk_id", "4", "unk_id 4"},
+      {"/model/unk_id", "null", "unk_id -1"},
+      {"/pre_tokenizer", R"({"type": "ByteLevel"})", "Unigram with pre-tokenizer ByteLevel"},
+  };
+  EXPECT_OK(Load(MinimalUnigram()));
+  for (const Refusal& refusal : cases) {
+    json document = MinimalUnigram();
+    document[json::json_pointer(refusal.pointer)] = json::parse(refusal.value);
+    EXPECT_THAT(Load(document), StatusIs(absl::StatusCode::kInvalidArgument, refusal.message))
+        << refusal.pointer << " " << refusal.value;
+  }
+  json long_token = MinimalUnigram();
+  long_token["model"]["vocab"][1][0] = std::string(1025, 'a');
+  EXPECT_THAT(Load(long_token), StatusIs(absl::StatusCode::kInvalidArgument, "1025 bytes"));
 }
 
 TEST(TokenizerSpecTest, RefusesMalformedFiles) {
@@ -182,8 +264,13 @@ TEST(TokenizerSpecTest, RefusesBrokenPackTexts) {
   }()));
   EXPECT_OK(TokenizerSpecFromJson(good.dump()));
   const std::vector<Refusal> cases = {
-      {"/format", R"("nightshift-tokenizer/2")", "format"},
-      {"/model", R"("unigram")", "unigram"},
+      {"/format", R"("nightshift-tokenizer/3")", "format"},
+      {"/model", R"("wordpiece")", "wordpiece"},
+      {"/model", R"("unigram")", "scores"},
+      {"/model", R"("scored_bpe")", "scores"},
+      {"/scores", R"(["x"])", "scores[0]"},
+      {"/scores", "[1.5]", "scores"},
+      {"/byte_fallback", "true", "byte_fallback"},
       {"/tokens", "[]", "tokens"},
       {"/tokens", R"([" "])", "tokens[0]"},
       {"/tokens", "7", "tokens"},
@@ -194,7 +281,12 @@ TEST(TokenizerSpecTest, RefusesBrokenPackTexts) {
       {"/eos_tokens", "[-1]", "eos_tokens"},
       {"/add_bos", "true", "bos_token"},
       {"/decode_only", "[9]", "decode_only"},
-      {"/split_patterns", "[5]", "split_patterns"},
+      {"/normalizer", R"([{"kind": "nfx"}])", "nfx"},
+      {"/normalizer", "[5]", "normalizer[0]"},
+      {"/normalizer", R"([{"kind": "replace", "from": ""}])", "normalizer[0].from"},
+      {"/pre_tokenizer", R"([{"kind": "metaspace"}])", "pre_tokenizer[0].pattern"},
+      {"/pre_tokenizer", R"([{"kind": "split", "behavior": "odd"}])", "odd"},
+      {"/decoder", R"({"strip_count": -1})", "strip_count"},
   };
   for (const Refusal& refusal : cases) {
     json document = good;
@@ -202,6 +294,28 @@ TEST(TokenizerSpecTest, RefusesBrokenPackTexts) {
     EXPECT_THAT(TokenizerSpecFromJson(document.dump()),
                 StatusIs(absl::StatusCode::kInvalidArgument, refusal.message));
   }
+}
+
+TEST(TokenizerSpecTest, ReadsPacksWrittenBeforeThereWereSteps) {
+  const json old = {{"format", "nightshift-tokenizer/1"},
+                    {"model", "byte_bpe"},
+                    {"tokens", {"a", "Ġ", "1", "é"}},
+                    {"add_prefix_space", true},
+                    {"normalize_nfc", true},
+                    {"split_patterns", {"\\p{N}"}}};
+  ASSERT_OK_AND_ASSIGN(const TokenizerSpec spec, TokenizerSpecFromJson(old.dump()));
+  ASSERT_EQ(spec.normalizer.size(), 1u);
+  EXPECT_EQ(spec.normalizer[0].kind, NormalizerStep::Kind::kNfc);
+  ASSERT_EQ(spec.pre_tokenizer.size(), 2u);
+  EXPECT_EQ(spec.pre_tokenizer[0].kind, PreTokenizerStep::Kind::kPrefix);
+  EXPECT_EQ(spec.pre_tokenizer[1].pattern, "\\p{N}");
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Create(spec));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, tokenizer->Encode("a1", {}));
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 0, 2}));
+  json broken = old;
+  broken["split_patterns"] = {5};
+  EXPECT_THAT(TokenizerSpecFromJson(broken.dump()),
+              StatusIs(absl::StatusCode::kInvalidArgument, "split_patterns[0]"));
 }
 
 GgufTokenizerMetadata MinimalGguf() {
@@ -213,16 +327,14 @@ GgufTokenizerMetadata MinimalGguf() {
           .bos_token = -1,
           .eos_token = 3,
           .unknown_token = -1,
-          .eot_token = -1,
-          .add_bos = std::nullopt,
-          .add_space_prefix = false};
+          .eot_token = -1};
 }
 
 TEST(TokenizerSpecTest, RefusesGgufTokenizersItCannotRun) {
   EXPECT_OK(TokenizerSpecFromGguf(MinimalGguf()));
   const std::vector<std::pair<std::function<void(GgufTokenizerMetadata&)>, const char*>> cases = {
-      {[](auto& m) { m.model = "llama"; }, "\"llama\""},
-      {[](auto& m) { m.pre = "tekken"; }, "\"tekken\""},
+      {[](auto& m) { m.model = "rwkv"; }, "\"rwkv\""},
+      {[](auto& m) { m.pre = "bloom"; }, "\"bloom\""},
       {[](auto& m) { m.pre = ""; }, "tokenizer.ggml.pre"},
       {[](auto& m) { m.tokens.clear(), m.token_types.clear(), m.merges.clear(); }, "tokens"},
       {[](auto& m) { m.token_types.pop_back(); }, "token types"},
@@ -235,6 +347,52 @@ TEST(TokenizerSpecTest, RefusesGgufTokenizersItCannotRun) {
   };
   for (const auto& [spoil, message] : cases) {
     GgufTokenizerMetadata metadata = MinimalGguf();
+    spoil(metadata);
+    EXPECT_THAT(TokenizerSpecFromGguf(metadata),
+                StatusIs(absl::StatusCode::kInvalidArgument, message));
+  }
+}
+
+GgufTokenizerMetadata MinimalPieces(const std::string& model) {
+  GgufTokenizerMetadata metadata;
+  metadata.model = model;
+  metadata.tokens = {"<unk>", "\xE2\x96\x81", "a",
+                     "\xE2\x96\x81"
+                     "a"};
+  metadata.scores = {0, -3, -2, -1};
+  metadata.token_types = {2, 1, 1, 1};
+  metadata.unknown_token = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    metadata.tokens.push_back(absl::StrFormat("<0x%02X>", byte));
+    metadata.scores.push_back(0);
+    metadata.token_types.push_back(6);
+  }
+  return metadata;
+}
+
+TEST(TokenizerSpecTest, LoadsSentencePieceModelsFromGguf) {
+  for (const char* model : {"llama", "t5"}) {
+    ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerSpecFromGguf(MinimalPieces(model)));
+    ASSERT_OK_AND_ASSIGN(spec, TokenizerSpecFromJson(TokenizerSpecToJson(spec)));
+    ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Create(std::move(spec)));
+    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, tokenizer->Encode("a aé", {}));
+    EXPECT_EQ(ids, (std::vector<int32_t>{3, 3, 4 + 0xC3, 4 + 0xA9})) << model;
+    EXPECT_EQ(tokenizer->Decode(ids, true), "a aé");
+  }
+}
+
+TEST(TokenizerSpecTest, RefusesSentencePieceModelsFromGgufThatItCannotRun) {
+  const std::vector<std::pair<std::function<void(GgufTokenizerMetadata&)>, const char*>> cases = {
+      {[](auto& m) { m.scores.pop_back(); }, "scores"},
+      {[](auto& m) { m.scores.assign(m.scores.size(), -1000); }, "all scores are -1000"},
+      {[](auto& m) { m.scores[0] = NAN; }, "scores[0]"},
+      {[](auto& m) { m.tokens[4] = "x"; }, "the byte 0x00"},
+      {[](auto& m) { m.tokens[2] = "\xFF"; }, "UTF-8"},
+      {[](auto& m) { m.model = "t5", m.has_precompiled_charsmap = true; }, "precompiled_charsmap"},
+      {[](auto& m) { m.model = "t5", m.unknown_token = -1; }, "unknown_token_id"},
+  };
+  for (const auto& [spoil, message] : cases) {
+    GgufTokenizerMetadata metadata = MinimalPieces("llama");
     spoil(metadata);
     EXPECT_THAT(TokenizerSpecFromGguf(metadata),
                 StatusIs(absl::StatusCode::kInvalidArgument, message));
