@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
+#include "client/console.h"
 #include "client/exit_code.h"
 #include "client/job_text.h"
 #include "client/option_checks.h"
@@ -320,13 +321,14 @@ CommandLine Complete(const CLI::App& app, Values values) {
   return line;
 }
 
-ParsedCommandLine UsageError(const std::string& what, const std::string& command) {
+ParsedCommandLine UsageError(const std::string& what, const std::string& command, bool json) {
   ParsedCommandLine parsed;
   parsed.exit_code = static_cast<int>(ExitCode::kUsage);
-  std::string text = what;
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  parsed.error = absl::StrCat("nightshift: error: ", text, " [usage]; see: nightshift ",
-                              command.empty() ? "" : command + " ", "--help");
+  const std::string text = OneLine(what);
+  const std::string next_step =
+      absl::StrCat("see: nightshift ", command.empty() ? "" : command + " ", "--help");
+  parsed.error = json ? ErrorJson(absl::InvalidArgumentError(text), next_step)
+                      : absl::StrCat("nightshift: error: ", text, " [usage]; ", next_step);
   return parsed;
 }
 
@@ -347,8 +349,10 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
   CLI::App app("Batch jobs for large language models: submit a file, get a file.", "nightshift");
   Values values;
   Declare(app, values);
-  const auto command_name = [&] {
-    return app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name();
+  const auto usage_error = [&](const std::string& what) {
+    const bool has_command = !app.get_subcommands().empty();
+    const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+    return UsageError(what, has_command ? app.get_subcommands().front()->get_name() : "", json);
   };
   try {
     // CLI11 takes the arguments last first.
@@ -363,14 +367,14 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> unknown = app.remaining();
     if (app.get_subcommands().empty() && !unknown.empty()) {
-      return UsageError(absl::StrCat("unknown command or option '", unknown.front(), "'"), "");
+      return usage_error(absl::StrCat("unknown command or option '", unknown.front(), "'"));
     }
-    return UsageError(error.what(), command_name());
+    return usage_error(error.what());
   }
   ParsedCommandLine parsed;
   parsed.command_line = Complete(app, values);
   if (const std::string wrong = Contradiction(*parsed.command_line); !wrong.empty()) {
-    return UsageError(wrong, command_name());
+    return usage_error(wrong);
   }
   return parsed;
 }

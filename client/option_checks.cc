@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "client/job_text.h"
 
@@ -59,7 +60,7 @@ CLI::Validator IsOneOf(const NamesOf& names) {
 
 CLI::Validator IsBetween(double low, double high) {
   return Expect([low, high](const std::string& text) { return IsNumberWithin(text, low, high); },
-                absl::StrCat("no number from ", low, " to ", high));
+                absl::StrFormat("no number from %.17g to %.17g", low, high));
 }
 
 CLI::Validator IsShare() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "client/job_text.h"
 #include "client/output_file.h"
 #include "client/progress.h"
+#include "client/served_pack.h"
 #include "client/session.h"
 #include "client/submission.h"
 #include "kernels/base/status_macros.h"
@@ -97,6 +99,9 @@ class Run {
         has_pack && to_file() && IsPrivateStateDirectory(PrivateStateDirectoryOf(line_.output));
     if (!line_.private_daemon && !continues) {
       const absl::Status connected = session_.Connect(kLongPatience);
+      if (connected.ok() && has_pack) {
+        return CheckServesPack();
+      }
       if (connected.ok() || !has_pack || connected.code() != absl::StatusCode::kUnavailable) {
         return connected;
       }
@@ -107,6 +112,12 @@ class Run {
     }
     console().Note(absl::StrCat("starting a private daemon for this run with ", line_.model));
     return session_.ConnectPrivate({line_.model, state_directory});
+  }
+
+  absl::Status CheckServesPack() {
+    ASSIGN_OR_RETURN(const std::string digest, PackDigest(line_.model));
+    ASSIGN_OR_RETURN(const std::vector<v1::Model> models, session_.client().ListModels());
+    return CheckServed(models, ModelName(line_.model), digest, line_.model);
   }
 
   // Finds the job that an earlier run of this command was following, or submits.

@@ -34,7 +34,8 @@ std::string StepOfNotFound(const std::string& reason) {
 
 std::string StepOfTaken(const std::string& reason) {
   if (reason == "REQUEST_ID_REUSED") {
-    return "use another --run-key";
+    return "the same input was submitted before with another --job-id or by another client; use "
+           "another --run-key";
   }
   return reason == "JOB_EXISTS" ? "use another --job-id" : "";
 }

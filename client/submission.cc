@@ -31,6 +31,12 @@ std::string DeterministicBytes(const v1::JobSpec& spec) {
   return bytes;
 }
 
+bool WasThereBefore(const v1::Job& job, absl::Time submitted) {
+  return absl::FromUnixSeconds(job.create_time().seconds()) < submitted - kClockSlack;
+}
+
+}  // namespace
+
 // "models/smollm2/" and "smollm2" name the same model of a daemon.
 std::string ModelName(const std::string& model) {
   std::filesystem::path path(model);
@@ -39,12 +45,6 @@ std::string ModelName(const std::string& model) {
   }
   return path.filename().string();
 }
-
-bool WasThereBefore(const v1::Job& job, absl::Time submitted) {
-  return absl::FromUnixSeconds(job.create_time().seconds()) < submitted - kClockSlack;
-}
-
-}  // namespace
 
 SubmitOptions SubmitOptionsOf(const CommandLine& line, const InputFile& input) {
   SubmitOptions submission;

@@ -1,6 +1,8 @@
 // From a command line and an input file to a job.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 
 #include "client/command_line.h"
@@ -9,6 +11,9 @@
 #include "client/upload.h"
 
 namespace nightshift {
+
+// The name that a daemon gives the pack at the path `model`, or `model` itself if it is a name. Pure.
+std::string ModelName(const std::string& model);
 
 // The model is the name that a daemon gives it: of the path of a pack, the last part. The
 // request_id comes from input, spec and run key. Pure.

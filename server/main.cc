@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "server/daemon.h"
 #include "server/options.h"
+#include "server/server.h"
 #include "server/tools/import.h"
 #include "server/tools/model_show.h"
 #include "server/tools/model_verify.h"
@@ -35,6 +36,7 @@ int ToolExitCode(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
       return kExitInvalidInput;
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kResourceExhausted:
@@ -58,6 +60,12 @@ int Import(const CommandLine& line) {
     std::fprintf(stderr, "%s\n", note.c_str());
   }
   return Print("imported " + line.source + " to " + line.output + "\n");
+}
+
+// What the parser cannot see: whether the packs that the options name can be served.
+int CheckConfig(const Options& options) {
+  const absl::Status status = Server::CheckPacks(options);
+  return status.ok() ? Print("options are valid\n") : Fail("options", status, kExitConfig);
 }
 
 int ShowPack(const CommandLine& line) {
@@ -92,7 +100,7 @@ int Run(int argc, const char* const* argv) {
     case Command::kServe:
       return RunDaemon(*line, Engine::Create);
     case Command::kCheckConfig:
-      return Print("options are valid\n");
+      return CheckConfig(line->options);
     case Command::kPrintConfig:
       return Print(absl::StrJoin(line->effective, "\n") + "\n");
     case Command::kPrintText:

@@ -222,7 +222,7 @@ absl::Status Resolve(const Written& written, Options& options) {
         absl::StrCat("--compute-type is ", written.compute_type, ", must be f32 or bf16"));
   }
   options.compute_type = written.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
-  if (options.memory_budget_bytes == 0) {
+  if (written.memory_budget.empty()) {
     options.memory_budget_bytes = AvailableMemoryBytes() / 2;
   }
   if (options.listen.empty()) {
@@ -292,6 +292,10 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
     line.command = Command::kPrintText;
     line.text = declaration.app().help();
     return line;
+  } catch (const CLI::ConfigError& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config file: ", error.what(),
+                     "; its keys are the options without --, as memory-budget = \"4GiB\""));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -1,6 +1,8 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +66,19 @@ v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const s
 }
 
 }  // namespace
+
+absl::Status Server::CheckPacks(const Options& options) {
+  std::error_code error;
+  if (!options.models_directory.empty() &&
+      !std::filesystem::is_directory(options.models_directory, error)) {
+    return absl::NotFoundError(absl::StrCat("--models ", options.models_directory,
+                                            ": no such folder; make it and import packs to it"));
+  }
+  for (const CatalogModel& model : ModelCatalog(options.models, options.models_directory).List()) {
+    RETURN_IF_ERROR(model.status);
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, ServerParts parts) {
   std::unique_ptr<Server> server(new Server());

@@ -45,6 +45,8 @@ class Server {
   // state directory or the address, newer store), INVALID_ARGUMENT, DATA_LOSS (store), with what to
   // do.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options, ServerParts parts);
+  // Whether every pack that the options name can be served. Errors: NOT_FOUND, or the first pack's.
+  static absl::Status CheckPacks(const Options& options);
   // Drains, if that was not done.
   ~Server();
   Server(const Server&) = delete;

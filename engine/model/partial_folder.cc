@@ -148,6 +148,10 @@ absl::StatusOr<std::unique_ptr<PartialFolder>> PartialFolder::Create(const std::
   }
   const std::string parent = ParentOf(clean);
   const int parent_fd = open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (parent_fd < 0 && errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat("creating folder ", clean, ": there is no folder ",
+                                            parent, " to put it in; make that first"));
+  }
   if (parent_fd < 0) {
     return SystemError(absl::StrCat("opening folder ", parent), errno);
   }

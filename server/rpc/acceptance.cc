@@ -207,7 +207,7 @@ absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission&
   if (record->fingerprint != fingerprint) {
     return MakeError(absl::StatusCode::kAlreadyExists, reason::kRequestIdReused,
                      absl::StrCat("request_id ", submission.request_id, " belongs to job ",
-                                  JobName(record->id), ", which was submitted with another body"),
+                                  JobName(record->id), ", whose input, options or job id differ"),
                      {{"job", JobName(record->id)}, {"request_id", submission.request_id}});
   }
   ASSIGN_OR_RETURN(v1::Job job, MakeJob(*record, 0.0));

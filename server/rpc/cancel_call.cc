@@ -51,7 +51,8 @@ absl::Status CancelCall::Cancel(JobStore& store, const std::string& id) const {
   if (absl::IsFailedPrecondition(cancelled)) {
     return MakeError(
         absl::StatusCode::kFailedPrecondition, reason::kStateConflict,
-        absl::StrCat("job ", JobName(id), " has ended as ", v1::JobState_Name(job.state())),
+        absl::StrCat("job ", JobName(id), " has ended already (", v1::JobState_Name(job.state()),
+                     "); what it has is kept"),
         {{"job", JobName(id)}, {"state", v1::JobState_Name(job.state())}});
   }
   return cancelled;

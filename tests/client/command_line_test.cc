@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "client/option_checks.h"
 #include "proto/nightshift/default_address.h"
@@ -150,6 +151,13 @@ TEST_F(CommandLineTest, RefusalsNameOptionAndValue) {
   Refuse({"server"});
   Refuse({"status"});
   Refuse({"run", "x", "-o", "y", "--no-such-option"});
+}
+
+TEST_F(CommandLineTest, WithJsonARefusalIsJson) {
+  const std::string line = Refuse({"--json", "run", "in.jsonl", "--max-tokens", "0"});
+  const auto error = nlohmann::json::parse(line)["error"];
+  EXPECT_EQ(error["code"], "INVALID_ARGUMENT");
+  EXPECT_NE(error["message"].get<std::string>().find("from 1 to 1048576"), std::string::npos);
 }
 
 TEST_F(CommandLineTest, HelpAndVersionGoToStandardOutput) {

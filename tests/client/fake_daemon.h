@@ -23,6 +23,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "nightshift/v1/jobs.grpc.pb.h"
+#include "nightshift/v1/server.grpc.pb.h"
 
 namespace nightshift {
 
@@ -47,6 +48,18 @@ struct StreamScript {
   bool then_silent = false;  // no status either, until the call is cancelled
   int64_t repeat = 0;        // starts so many results before what was asked for
   bool skip_one = false;     // leaves the first result out
+};
+
+class FakeServerService : public v1::ServerService::Service {
+ public:
+  std::vector<v1::Model> models;
+
+  grpc::Status ListModels(grpc::ServerContext* /*context*/,
+                          const v1::ListModelsRequest* /*request*/,
+                          v1::ListModelsResponse* response) override {
+    response->mutable_models()->Assign(models.begin(), models.end());
+    return grpc::Status::OK;
+  }
 };
 
 class FakeDaemon : public v1::JobService::Service {
@@ -94,6 +107,8 @@ class FakeDaemon : public v1::JobService::Service {
   int64_t missing_results = 0;  // the job claims so many more requests than it has results
   bool knows_job = true;
   std::function<void()> on_silent = [] {};  // when a stream falls silent
+
+  FakeServerService server_service;
 
   // What was asked for.
   std::vector<int64_t> asked_after;
@@ -222,6 +237,7 @@ class FakeDaemon : public v1::JobService::Service {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
     builder.RegisterService(this);
+    builder.RegisterService(&server_service);
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr) << address();
   }

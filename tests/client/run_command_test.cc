@@ -64,6 +64,26 @@ TEST_F(RunCommandTest, MakesAFileWithEachRowOnce) {
   EXPECT_FALSE(fs::exists(output_ + ".part.state"));
 }
 
+// The pack of a path is the daemon's when its digest is, whatever the names.
+TEST_F(RunCommandTest, UsesADaemonOnlyForThePackThatItServes) {
+  FakeDaemon daemon(5);
+  CommandLine line = Line(daemon, Command::kRun);
+  line.model = daemon.PathOf("tiny");
+  fs::create_directories(line.model);
+  std::ofstream(line.model + "/manifest.json") << R"({"digest": "aa"})";
+  v1::Model model;
+  model.set_name("tiny");
+  model.set_digest("bb");
+  daemon.server_service.models = {model};
+  EXPECT_EQ(Run(line), 1);
+  EXPECT_FALSE(fs::exists(output_));
+  EXPECT_TRUE(daemon.request_ids.empty());
+
+  daemon.server_service.models.front().set_digest("aa");
+  EXPECT_EQ(Run(line), 0);
+  EXPECT_EQ(Ids(output_), "1 2 3 4 5 ");
+}
+
 TEST_F(RunCommandTest, SurvivesStreamsThatBreakAndRepeat) {
   FakeDaemon daemon(9);
   daemon.streams = {

@@ -80,6 +80,8 @@ TEST_F(OptionsTest, RefusesUnknownFlagsAndKeys) {
   EXPECT_THAT(Read({"--modle", "x"}), StatusIs(absl::StatusCode::kInvalidArgument, "--modle"));
   const std::string config = ConfigFile("modle = \"x\"\n");
   EXPECT_THAT(Read({"--config", config}), StatusIs(absl::StatusCode::kInvalidArgument, "modle"));
+  EXPECT_THAT(Read({"--config", config}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "config file"));
   EXPECT_FALSE(Read({"--config", folder_.path() + "/missing.toml"}).ok());
 }
 
@@ -89,6 +91,7 @@ TEST_F(OptionsTest, RefusesValuesOutOfRange) {
                                              {"--threads", "many"},
                                              {"--memory-budget", "4 apples"},
                                              {"--memory-budget", "1k"},
+                                             {"--memory-budget", "0"},
                                              {"--compute-type", "f64"},
                                              {"--drain-timeout", "0"},
                                              {"--max-block-requests", "0"}}) {

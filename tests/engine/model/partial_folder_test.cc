@@ -117,7 +117,7 @@ TEST_F(PartialFolderTest, NamesThatCannotBeAreRefused) {
   EXPECT_THAT(PartialFolder::Create(folder_.path() + "/.."), StatusIs(kInvalid, "not a usable"));
   EXPECT_THAT(PartialFolder::Create(target() + ".partial-1"), StatusIs(kInvalid, "not a usable"));
   EXPECT_THAT(PartialFolder::Create(target() + "/deeper"),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "No such file"));
+              StatusIs(absl::StatusCode::kNotFound, "/target to put it in"));
 }
 
 TEST(FreeDiskTest, SaysHowMuchIsMissing) {
