@@ -138,6 +138,9 @@ class Ops {
   virtual void AddScaled(MatrixView x, float factor, MatrixView out) = 0;
   // x = cap * tanh(x / cap) in place; cap > 0.
   virtual void SoftCap(float cap, MatrixView x) = 0;
+  // out[rows[i]] = out[rows[i]] + factors[i] * x[i]. x [n, E], out [T, E]; no row twice.
+  virtual void AddScaledRows(MatrixView x, std::span<const int64_t> rows,
+                             std::span<const float> factors, MatrixView out) = 0;
   // out[i] = x[rows[i]].
   virtual void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) = 0;
   // Folds the logits of one vocabulary shard into the rows' states.

@@ -50,8 +50,10 @@ int64_t HiddenFloats(const ModelConfig& config, const ExecutorLimits& limits) {
 
 int64_t Executor::MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits) {
   const int64_t layer = Forward::ScratchFloats(config, limits.max_batch_tokens);
+  const int64_t experts =
+      ExpertFeedForward::ScratchFloats(config, limits.max_sweep_tokens, limits.max_batch_tokens);
   const int64_t floats =
-      HiddenFloats(config, limits) + std::max(layer, OutputHead::ScratchFloats(config));
+      HiddenFloats(config, limits) + std::max({layer, experts, OutputHead::ScratchFloats(config)});
   return floats * FloatBytes(DType::kF32);
 }
 
@@ -78,6 +80,7 @@ Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const
       cache_(cache),
       limits_(limits),
       forward_(config, cache.layout(), ops),
+      experts_(config, limits.max_batch_tokens, ops),
       head_(config, weights, forward_, ops) {}
 
 absl::StatusOr<std::vector<TokenLogprob>> Executor::Run(
@@ -116,6 +119,10 @@ void Executor::RunLayers(const SweepSchedule& schedule,
     for (const Batch& batch : schedule.batches) {
       RunBatch(layer, batch, sequences);
     }
+    if (HasExperts(config_, layer)) {
+      experts_.Run(weights_.layers[static_cast<size_t>(layer)], scratch_,
+                   hidden_.Rows(0, schedule.num_rows));
+    }
   }
 }
 
@@ -140,8 +147,13 @@ void Executor::RunBatch(int64_t layer, const Batch& batch,
                                                 .subspan(static_cast<size_t>(batch.first_row),
                                                          static_cast<size_t>(batch.num_rows)),
                                .spans = layer_spans.spans};
-  forward_.Layer(weights_.layers[static_cast<size_t>(layer)], layer_batch, scratch_,
-                 hidden_.Rows(batch.first_row, batch.num_rows));
+  const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
+  const MatrixView hidden = hidden_.Rows(batch.first_row, batch.num_rows);
+  if (HasExperts(config_, layer)) {
+    forward_.AttentionLayer(weights, layer_batch, scratch_, hidden);
+  } else {
+    forward_.Layer(weights, layer_batch, scratch_, hidden);
+  }
 }
 
 }  // namespace nightshift

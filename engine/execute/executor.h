@@ -1,8 +1,9 @@
 // Executor: runs the schedule of a sweep on a device.
 //
 // Layer by layer, within a layer batch by batch (the zig-zag order), so that each weight is used
-// for the whole block before the next is needed. The hidden rows of the whole sweep are kept
-// between layers; scratch is bounded by one batch.
+// for the whole block before the next is needed; experts run over all batches of the sweep at once.
+// The hidden rows of the whole sweep are kept between layers; scratch is bounded by one batch, and
+// one more copy of the sweep's rows in models with experts.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/pool.h"
 #include "engine/model/config.h"
+#include "engine/model/expert_ffn.h"
 #include "engine/model/forward.h"
 #include "engine/model/weights.h"
 #include "engine/schedule/sweep_schedule.h"
@@ -68,6 +70,7 @@ class Executor {
   const KvCache& cache_;
   ExecutorLimits limits_;
   Forward forward_;
+  ExpertFeedForward experts_;
   OutputHead head_;
   Buffer memory_;
   MatrixView hidden_;  // [max_sweep_tokens, E]

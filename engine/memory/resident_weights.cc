@@ -56,6 +56,7 @@ class ResidentWeights::Loader {
 
  private:
   absl::Status LoadLayer(int64_t layer, LayerWeights& target);
+  absl::Status LoadExperts(int64_t layer, LayerWeights& target);
   absl::Status LoadNorm(const std::string& name, NormWeights& target);
   absl::Status LoadLinear(const std::string& name, int64_t outputs, int64_t inputs,
                           MatMulWeights& target);
@@ -145,11 +146,30 @@ absl::Status ResidentWeights::Loader::LoadLayer(int64_t layer, LayerWeights& tar
   if (norms.ffn) {
     RETURN_IF_ERROR(LoadNorm(name("ffn_norm"), target.ffn_norm));
   }
+  if (HasExperts(config, layer)) {
+    return LoadExperts(layer, target);
+  }
   if (config.gated_ffn) {
     RETURN_IF_ERROR(LoadLinear(name("gate"), config.ffn_width, width, target.gate));
   }
   RETURN_IF_ERROR(LoadLinear(name("up"), config.ffn_width, width, target.up));
   return LoadLinear(name("down"), width, config.ffn_width, target.down);
+}
+
+absl::Status ResidentWeights::Loader::LoadExperts(int64_t layer, LayerWeights& target) {
+  const int64_t width = pack_.manifest().config.model_width;
+  const ExpertConfig& experts = *pack_.manifest().config.experts;
+  RETURN_IF_ERROR(
+      LoadMatrix(LayerTensor(layer, "router.weight"), experts.count, width, target.router));
+  target.experts.resize(static_cast<size_t>(experts.count));
+  for (int64_t i = 0; i < experts.count; ++i) {
+    ExpertWeights& expert = target.experts[static_cast<size_t>(i)];
+    const auto name = [layer, i](const char* tensor) { return ExpertTensor(layer, i, tensor); };
+    RETURN_IF_ERROR(LoadMatrix(name("gate.weight"), experts.ffn_width, width, expert.gate));
+    RETURN_IF_ERROR(LoadMatrix(name("up.weight"), experts.ffn_width, width, expert.up));
+    RETURN_IF_ERROR(LoadMatrix(name("down.weight"), width, experts.ffn_width, expert.down));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ResidentWeights::Loader::LoadNorm(const std::string& name, NormWeights& target) {

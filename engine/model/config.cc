@@ -202,6 +202,19 @@ absl::Status ValidateNorms(const ModelConfig& config) {
   return absl::OkStatus();
 }
 
+// Layers with experts have Llama's order of norms, branches and gate.
+absl::Status ValidateExpertLayers(const ModelConfig& config) {
+  if (!config.experts) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(ValidateExperts(*config.experts, config.num_layers));
+  if (config.norm != NormKind::kRms || !config.pre_norm || config.branch_norm ||
+      config.parallel_branches || !config.gated_ffn || config.residual_multiplier != 1.0F) {
+    return Refused("experts are there in a model whose layers are not those of Llama");
+  }
+  return absl::OkStatus();
+}
+
 Json RopeToJson(const RopeConfig& rope) {
   Json json = {{"theta", rope.theta},
                {"rotary_width", rope.rotary_width},
@@ -305,6 +318,13 @@ void AddOptionalFields(const ModelConfig& config, Json& json) {
   if (config.sliding_rope) {
     json["sliding_rope"] = RopeToJson(*config.sliding_rope);
   }
+  if (config.experts) {
+    json["experts"] = {{"count", config.experts->count},
+                       {"per_token", config.experts->per_token},
+                       {"ffn_width", config.experts->ffn_width},
+                       {"normalise", config.experts->normalise},
+                       {"layers", config.experts->layers}};
+  }
 }
 
 void ReadOptionalFields(JsonReader& reader, ModelConfig& config) {
@@ -328,19 +348,34 @@ void ReadOptionalFields(JsonReader& reader, ModelConfig& config) {
   }
 }
 
-absl::StatusOr<std::vector<bool>> SlidingLayersFromJson(const Json& json) {
-  const auto layers = json.find("sliding_layers");
-  if (layers == json.end() || !layers->is_array() || layers->size() > kMaxLayers) {
-    return Refused("sliding_layers is not an array, which a sliding_window asks for");
+// An array of one boolean a layer. `field` names it in messages.
+absl::StatusOr<std::vector<bool>> LayersFromJson(const Json& json, const char* field) {
+  if (!json.is_array() || json.size() > kMaxLayers) {
+    return Refused(absl::StrCat(field, " is not an array of at most ", kMaxLayers, " booleans"));
   }
   std::vector<bool> result;
-  for (const Json& layer : *layers) {
+  for (const Json& layer : json) {
     if (!layer.is_boolean()) {
-      return Refused("sliding_layers holds something that is neither true nor false");
+      return Refused(absl::StrCat(field, " holds something that is neither true nor false"));
     }
     result.push_back(layer.get<bool>());
   }
   return result;
+}
+
+absl::StatusOr<ExpertConfig> ExpertsFromJson(const Json& json) {
+  if (!json.is_object()) {
+    return Refused("experts is not an object");
+  }
+  JsonReader reader(json, "model config: experts");
+  ExpertConfig experts;
+  experts.count = reader.RequiredInteger("count", 1, kMaxExperts);
+  experts.per_token = reader.RequiredInteger("per_token", 1, kMaxExperts);
+  experts.ffn_width = reader.RequiredInteger("ffn_width", 1, kMaxWidth);
+  experts.normalise = reader.RequiredBool("normalise");
+  RETURN_IF_ERROR(reader.status());
+  ASSIGN_OR_RETURN(experts.layers, LayersFromJson(json.value("layers", Json()), "experts.layers"));
+  return experts;
 }
 
 }  // namespace
@@ -355,6 +390,7 @@ absl::Status ValidateModelConfig(const ModelConfig& config) {
   RETURN_IF_ERROR(ValidateNorms(config));
   RETURN_IF_ERROR(ValidateWindow(config));
   RETURN_IF_ERROR(ValidateMultipliers(config));
+  RETURN_IF_ERROR(ValidateExpertLayers(config));
   if (config.position != PositionKind::kRope) {
     return absl::OkStatus();
   }
@@ -422,11 +458,15 @@ absl::StatusOr<ModelConfig> ModelConfigFromJson(const std::string& text) {
   ReadOptionalFields(reader, config);
   RETURN_IF_ERROR(reader.status());
   if (config.sliding_window > 0) {
-    ASSIGN_OR_RETURN(config.sliding_layers, SlidingLayersFromJson(json));
+    ASSIGN_OR_RETURN(config.sliding_layers,
+                     LayersFromJson(json.value("sliding_layers", Json()), "sliding_layers"));
   }
   ASSIGN_OR_RETURN(config.eos_tokens, EosTokensFromJson(json));
   if (config.position == PositionKind::kRope) {
     ASSIGN_OR_RETURN(config.rope, RopeFromJson(json.value("rope", Json())));
+  }
+  if (reader.Has("experts")) {
+    ASSIGN_OR_RETURN(config.experts, ExpertsFromJson(json["experts"]));
   }
   if (reader.Has("sliding_rope")) {
     ASSIGN_OR_RETURN(config.sliding_rope, RopeFromJson(json["sliding_rope"]));

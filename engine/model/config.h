@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/model/expert_config.h"
 #include "kernels/ops.h"
 
 namespace nightshift {
@@ -53,7 +54,7 @@ struct ModelConfig {
   int64_t num_heads = 0;        // H
   int64_t num_kv_heads = 0;     // G
   int64_t head_width = 0;       // D
-  int64_t ffn_width = 0;        // F
+  int64_t ffn_width = 0;        // F of layers without experts
   int64_t context_tokens = 0;
   NormKind norm = NormKind::kRms;
   float norm_epsilon = 1e-5F;
@@ -68,6 +69,7 @@ struct ModelConfig {
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
   bool gated_ffn = true;
+  std::optional<ExpertConfig> experts;  // of mixtures of experts
   PositionKind position = PositionKind::kRope;
   int64_t learned_position_offset = 0;  // OPT: 2
   RopeConfig rope;
@@ -91,6 +93,11 @@ struct ModelConfig {
 // True when queries of the layer see the window only.
 inline bool IsSliding(const ModelConfig& config, int64_t layer) {
   return config.sliding_window > 0 && config.sliding_layers[static_cast<size_t>(layer)];
+}
+
+// True when the layer's feed-forward is a choice among experts.
+inline bool HasExperts(const ModelConfig& config, int64_t layer) {
+  return config.experts && config.experts->layers[static_cast<size_t>(layer)];
 }
 
 // OK when every number lies in its bounds (so that no product of them overflows) and they fit

@@ -18,6 +18,8 @@ constexpr std::array kLlama = {"LlamaForCausalLM"};
 constexpr std::array kMistral = {"MistralForCausalLM"};
 constexpr std::array kQwen2 = {"Qwen2ForCausalLM"};
 constexpr std::array kQwen3 = {"Qwen3ForCausalLM"};
+constexpr std::array kMixtral = {"MixtralForCausalLM"};
+constexpr std::array kQwen3Moe = {"Qwen3MoeForCausalLM"};
 constexpr std::array kGemma2 = {"Gemma2ForCausalLM"};
 constexpr std::array kGemma3 = {"Gemma3ForCausalLM"};
 constexpr std::array kPhi3 = {"Phi3ForCausalLM"};
@@ -66,6 +68,27 @@ constexpr std::array kFamilies = {
            .layer_names = family_names::kLlamaLayer,
            .set_shape = SetQwen3Shape,
            .read_config = ReadQwen3Config},
+    Family{.name = "mixtral",
+           .architectures = kMixtral,
+           .model_type = "mixtral",
+           .gguf_architecture = "llama",
+           .huggingface_layer = "model.layers.",
+           .model_names = family_names::kLlamaModel,
+           .layer_names = family_names::kMixtralLayer,
+           .set_shape = SetLlamaShape,
+           .read_config = ReadMixtralConfig,
+           .gguf_pairs_rope_rows = true,
+           .has_experts = true},
+    Family{.name = "qwen3_moe",
+           .architectures = kQwen3Moe,
+           .model_type = "qwen3_moe",
+           .gguf_architecture = "qwen3moe",
+           .huggingface_layer = "model.layers.",
+           .model_names = family_names::kLlamaModel,
+           .layer_names = family_names::kQwen3MoeLayer,
+           .set_shape = SetQwen3Shape,
+           .read_config = ReadQwen3MoeConfig,
+           .has_experts = true},
     Family{.name = "gemma2",
            .architectures = kGemma2,
            .model_type = "gemma2",
@@ -208,13 +231,15 @@ absl::StatusOr<const Family*> FamilyOfConfig(const nlohmann::json& config_json,
   return Unsupported(what, model_type);
 }
 
-absl::StatusOr<const Family*> FamilyOfGguf(const std::string& architecture) {
+absl::StatusOr<const Family*> FamilyOfGguf(const std::string& architecture, bool has_experts) {
   for (const Family& family : kFamilies) {
-    if (family.gguf_architecture != nullptr && architecture == family.gguf_architecture) {
+    if (family.gguf_architecture != nullptr && architecture == family.gguf_architecture &&
+        family.has_experts == has_experts) {
       return &family;
     }
   }
-  return Unsupported("general.architecture", architecture);
+  return Unsupported("general.architecture",
+                     absl::StrCat(architecture.substr(0, 64), has_experts ? " with experts" : ""));
 }
 
 std::string SupportedFamilies() {

@@ -69,6 +69,8 @@ struct Family {
   // Of a GGUF file's window: every so-many-th layer sees all keys; 0: none does.
   int64_t gguf_window_period = 0;
   void (*complete_gguf)(GgufKeys& keys, ModelConfig& config) = nullptr;  // family_gguf.h
+  // Layers may have experts. In GGUF a file with experts is of such a family only.
+  bool has_experts = false;
   int64_t default_context_tokens = 0;  // where config.json need not say; 0: it must
 };
 
@@ -78,8 +80,9 @@ const Family* FindFamily(absl::string_view name);
 // Errors: INVALID_ARGUMENT naming what was found and what is supported.
 absl::StatusOr<const Family*> FamilyOfConfig(const nlohmann::json& config_json,
                                              const std::string& what);
-// By GGUF's general.architecture. Errors: as above.
-absl::StatusOr<const Family*> FamilyOfGguf(const std::string& architecture);
+// By GGUF's general.architecture, which is "llama" for Mixtral too, and whether the file has
+// experts. Errors: as above.
+absl::StatusOr<const Family*> FamilyOfGguf(const std::string& architecture, bool has_experts);
 // "LlamaForCausalLM (llama), OPTForCausalLM (opt)": for refusals.
 std::string SupportedFamilies();
 

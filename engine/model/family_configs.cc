@@ -1,8 +1,10 @@
 #include "engine/model/family_configs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -94,6 +96,25 @@ void ReadQwenWindow(JsonReader& reader, const Json& config_json, ModelConfig& co
   }
 }
 
+// `mlp_only_layers`: numbers of layers without experts.
+void ReadDenseLayers(JsonReader& reader, const Json& config_json, std::vector<bool>& layers) {
+  constexpr char kName[] = "mlp_only_layers";
+  if (!reader.Has(kName)) {
+    return;
+  }
+  const Json& dense = config_json[kName];
+  const auto is_layer = [&layers](const Json& number) {
+    return number.is_number_unsigned() && number.get<uint64_t>() < layers.size();
+  };
+  if (!dense.is_array() || !std::all_of(dense.begin(), dense.end(), is_layer)) {
+    reader.Refuse(kName, absl::StrCat("is not an array of layers below ", layers.size()));
+    return;
+  }
+  for (const Json& layer : dense) {
+    layers[layer.get<size_t>()] = false;
+  }
+}
+
 void ReadGemmaSizes(JsonReader& reader, ModelConfig& config) {
   for (const char* name : {"head_dim", "num_key_value_heads", "sliding_window"}) {
     if (!reader.Has(name)) {
@@ -141,6 +162,39 @@ void ReadQwen3Config(JsonReader& reader, const Json& config_json, SourceModel& m
   ReadQwenWindow(reader, config_json, model.config);
   model.qkv_bias = model.o_bias = reader.Bool("attention_bias", false);
   model.ffn_bias = false;
+}
+
+void ReadMixtralConfig(JsonReader& reader, const Json& config_json, SourceModel& model) {
+  ModelConfig& config = model.config;
+  config.norm_epsilon = 1e-5F;
+  ReadSizes(reader, "rms_norm_eps", config);
+  ReadRope(reader, config_json, 1e6, model);
+  ReadWindow(reader, config_json, config, EveryLayer);
+  model.qkv_bias = model.o_bias = model.ffn_bias = false;
+  ExpertConfig experts;
+  experts.count = reader.Integer("num_local_experts", 1, kMaxExperts, 8);
+  experts.per_token = reader.Integer("num_experts_per_tok", 1, kMaxExperts, 2);
+  experts.ffn_width = config.ffn_width;
+  experts.layers.assign(static_cast<size_t>(config.num_layers), true);
+  config.experts = experts;
+}
+
+void ReadQwen3MoeConfig(JsonReader& reader, const Json& config_json, SourceModel& model) {
+  ReadQwen3Config(reader, config_json, model);
+  ModelConfig& config = model.config;
+  ExpertConfig experts;
+  experts.count = reader.Integer("num_experts", 0, kMaxExperts, 128);
+  experts.per_token = reader.Integer("num_experts_per_tok", 1, kMaxExperts, 8);
+  experts.ffn_width = reader.Integer("moe_intermediate_size", 1, kAnyInteger, 768);
+  experts.normalise = reader.Bool("norm_topk_prob", false);
+  const int64_t step = reader.Integer("decoder_sparse_step", 1, kAnyInteger, 1);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    experts.layers.push_back((layer + 1) % step == 0);
+  }
+  ReadDenseLayers(reader, config_json, experts.layers);
+  if (experts.count > 0 && experts.num_layers_with_experts() > 0) {
+    config.experts = experts;
+  }
 }
 
 void ReadGemma2Config(JsonReader& reader, const Json& config_json, SourceModel& model) {

@@ -14,6 +14,8 @@ void ReadLlamaConfig(JsonReader& reader, const nlohmann::json& config_json, Sour
 void ReadMistralConfig(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
 void ReadQwen2Config(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
 void ReadQwen3Config(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
+void ReadMixtralConfig(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
+void ReadQwen3MoeConfig(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
 void ReadGemma2Config(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
 void ReadGemma3Config(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);
 void ReadPhi3Config(JsonReader& reader, const nlohmann::json& config_json, SourceModel& model);

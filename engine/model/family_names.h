@@ -26,6 +26,38 @@ inline constexpr std::array kLlamaLayer = {
     TensorNames{"down", "mlp.down_proj", "ffn_down"},
 };
 
+// A name with experts.* stands for every expert: Hugging Face's has the number in place of the
+// star, GGUF's without a star is one tensor that stacks them [X, F, E].
+inline constexpr std::array kMixtralLayer = {
+    TensorNames{"attention_norm", "input_layernorm", "attn_norm"},
+    TensorNames{"q", "self_attn.q_proj", "attn_q"},
+    TensorNames{"k", "self_attn.k_proj", "attn_k"},
+    TensorNames{"v", "self_attn.v_proj", "attn_v"},
+    TensorNames{"o", "self_attn.o_proj", "attn_output"},
+    TensorNames{"ffn_norm", "post_attention_layernorm", "ffn_norm"},
+    TensorNames{"router", "block_sparse_moe.gate", "ffn_gate_inp"},
+    TensorNames{"experts.*.gate", "block_sparse_moe.experts.*.w1", "ffn_gate_exps"},
+    TensorNames{"experts.*.up", "block_sparse_moe.experts.*.w3", "ffn_up_exps"},
+    TensorNames{"experts.*.down", "block_sparse_moe.experts.*.w2", "ffn_down_exps"},
+};
+inline constexpr std::array kQwen3MoeLayer = {
+    TensorNames{"attention_norm", "input_layernorm", "attn_norm"},
+    TensorNames{"q", "self_attn.q_proj", "attn_q"},
+    TensorNames{"k", "self_attn.k_proj", "attn_k"},
+    TensorNames{"v", "self_attn.v_proj", "attn_v"},
+    TensorNames{"q_norm", "self_attn.q_norm", "attn_q_norm"},
+    TensorNames{"k_norm", "self_attn.k_norm", "attn_k_norm"},
+    TensorNames{"o", "self_attn.o_proj", "attn_output"},
+    TensorNames{"ffn_norm", "post_attention_layernorm", "ffn_norm"},
+    TensorNames{"gate", "mlp.gate_proj", "ffn_gate"},
+    TensorNames{"up", "mlp.up_proj", "ffn_up"},
+    TensorNames{"down", "mlp.down_proj", "ffn_down"},
+    TensorNames{"router", "mlp.gate", "ffn_gate_inp"},
+    TensorNames{"experts.*.gate", "mlp.experts.*.gate_proj", "ffn_gate_exps"},
+    TensorNames{"experts.*.up", "mlp.experts.*.up_proj", "ffn_up_exps"},
+    TensorNames{"experts.*.down", "mlp.experts.*.down_proj", "ffn_down_exps"},
+};
+
 // Gemma 2 and 3, and OLMo 2, which lacks the norms before the branches.
 inline constexpr std::array kGemmaLayer = {
     TensorNames{"attention_norm", "input_layernorm", "attn_norm"},

@@ -100,7 +100,9 @@ int64_t Forward::ScratchFloats(const ModelConfig& config, int64_t rows) {
   const int64_t q = RowStride(config.num_heads * config.head_width);
   const int64_t kv = RowStride(config.num_kv_heads * config.head_width);
   const int64_t attention = 2 * q + 2 * kv;
-  const int64_t ffn = (config.gated_ffn ? 2 : 1) * RowStride(config.ffn_width);
+  const bool some_dense =
+      !config.experts || config.experts->num_layers_with_experts() < config.num_layers;
+  const int64_t ffn = some_dense ? (config.gated_ffn ? 2 : 1) * RowStride(config.ffn_width) : 0;
   // The input of each branch when they are parallel, or of one and what it adds.
   const int64_t branches = 2 * RowStride(config.model_width);
   const int64_t layer = branches + std::max(attention, ffn);
@@ -162,6 +164,14 @@ void Forward::Layer(const LayerWeights& weights, const LayerBatch& batch, std::s
     FeedForward(weights, hidden, memory.rest(), hidden);
     Norm(weights.ffn_norm, hidden, hidden);
   }
+}
+
+void Forward::AttentionLayer(const LayerWeights& weights, const LayerBatch& batch,
+                             std::span<float> scratch, MatrixView hidden) {
+  Scratch memory(scratch);
+  MatrixView normed = memory.Take(hidden.rows, config_.model_width);
+  Norm(weights.attention_norm, hidden, normed);
+  Attention(weights, batch, normed, memory.rest(), hidden);
 }
 
 void Forward::Finish(const ModelWeights& weights, MatrixView hidden, MatrixView out) {

@@ -47,9 +47,15 @@ class Forward {
   void Embed(const ModelWeights& weights, std::span<const int32_t> ids,
              std::span<const int32_t> positions, std::span<float> scratch, MatrixView hidden);
 
-  // Advances hidden [T, E] by one layer and stores the rows' keys and values in their pages.
+  // Advances hidden [T, E] by one layer and stores the rows' keys and values in their pages. Not
+  // for layers with experts.
   void Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
              MatrixView hidden);
+
+  // The same for the attention branch alone of a layer with experts; expert_ffn.h has the other
+  // one.
+  void AttentionLayer(const LayerWeights& weights, const LayerBatch& batch,
+                      std::span<float> scratch, MatrixView hidden);
 
   // out [T, W]: hidden [T, E] normalised, projected and multiplied, ready for the head. Overwrites
   // hidden.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/model/forward.h"
+#include "engine/model/gguf_experts.h"
 #include "engine/model/gguf_keys.h"
 #include "engine/model/huggingface_rope.h"
 #include "kernels/base/status_macros.h"
@@ -157,7 +158,10 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
   JsonReader general(metadata.scalars, "GGUF metadata");
   const std::string architecture = general.RequiredText("general.architecture");
   RETURN_IF_ERROR(general.status());
-  ASSIGN_OR_RETURN(const Family* const family, FamilyOfGguf(architecture));
+  const int64_t num_experts =
+      general.Integer(absl::StrCat(architecture, ".expert_count").c_str(), 0, kMaxExperts, 0);
+  RETURN_IF_ERROR(general.status());
+  ASSIGN_OR_RETURN(const Family* const family, FamilyOfGguf(architecture, num_experts > 0));
   const SourceTensor* const embedding = checkpoint.Find("token_embd.weight");
   if (embedding == nullptr) {
     return absl::InvalidArgumentError("tensor token_embd.weight is missing");
@@ -189,9 +193,6 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
   config.attention_scale = static_cast<float>(keys.Positive("attention.scale", 0.0));
   config.attention_softcap = static_cast<float>(keys.Positive("attn_logit_softcapping", 0.0));
   config.logit_softcap = static_cast<float>(keys.Positive("final_logit_softcapping", 0.0));
-  if (keys.Integer("expert_count", 0) > 0) {
-    keys.Refuse("expert_count", "is above 0: mixtures of experts are not supported");
-  }
   for (const char* key :
        {"attention.head_count", "attention.head_count_kv", "feed_forward_length"}) {
     if (keys.Integers(key) != nullptr) {
@@ -204,6 +205,9 @@ absl::StatusOr<SourceModel> SourceModelFromGguf(const GgufCheckpoint& checkpoint
     family->complete_gguf(keys, config);
   }
   ReadTokens(keys.plain(), config);
+  if (num_experts > 0) {
+    config.experts = ReadGgufExperts(num_experts, checkpoint, config, keys);
+  }
   RETURN_IF_ERROR(keys.plain().status());
   RETURN_IF_ERROR(ReadDivisors(checkpoint, config.rope));
   RETURN_IF_ERROR(ReadLongRope(checkpoint, keys, model));

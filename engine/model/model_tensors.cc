@@ -31,6 +31,15 @@ class SpecList {
   std::vector<TensorSpec> specs_;
 };
 
+void AppendExperts(const ExpertConfig& experts, int64_t layer, int64_t width, SpecList& specs) {
+  specs.Matrix(LayerTensor(layer, "router.weight"), experts.count, width);
+  for (int64_t expert = 0; expert < experts.count; ++expert) {
+    specs.Matrix(ExpertTensor(layer, expert, "gate.weight"), experts.ffn_width, width);
+    specs.Matrix(ExpertTensor(layer, expert, "up.weight"), experts.ffn_width, width);
+    specs.Matrix(ExpertTensor(layer, expert, "down.weight"), width, experts.ffn_width);
+  }
+}
+
 void AppendLayer(const ModelConfig& config, int64_t layer, SpecList& specs) {
   const int64_t width = config.model_width;
   const int64_t query_width = config.num_heads * config.head_width;
@@ -54,11 +63,15 @@ void AppendLayer(const ModelConfig& config, int64_t layer, SpecList& specs) {
   if (norms.ffn) {
     specs.Norm(LayerTensor(layer, "ffn_norm"), config);
   }
-  if (config.gated_ffn) {
-    specs.Linear(LayerTensor(layer, "gate"), config.ffn_width, width);
+  if (HasExperts(config, layer)) {
+    AppendExperts(*config.experts, layer, width, specs);
+  } else {
+    if (config.gated_ffn) {
+      specs.Linear(LayerTensor(layer, "gate"), config.ffn_width, width);
+    }
+    specs.Linear(LayerTensor(layer, "up"), config.ffn_width, width);
+    specs.Linear(LayerTensor(layer, "down"), width, config.ffn_width);
   }
-  specs.Linear(LayerTensor(layer, "up"), config.ffn_width, width);
-  specs.Linear(LayerTensor(layer, "down"), width, config.ffn_width);
   if (norms.branches) {
     specs.Norm(LayerTensor(layer, "ffn_branch_norm"), config);
   }

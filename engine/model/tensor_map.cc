@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 
 #include "engine/model/tensor_names.h"
@@ -78,10 +79,23 @@ std::pair<int64_t, std::string> SplitLayer(const std::string& canonical) {
           canonical.substr(dot + 1)};
 }
 
+// Splits "experts.3.gate.weight" into its number and "experts.*.gate.weight"; number -1 for other
+// names.
+std::pair<int64_t, std::string> SplitExpert(const std::string& name) {
+  constexpr size_t kPrefixLength = 8;  // of "experts."
+  if (!absl::StartsWith(name, "experts.")) {
+    return {-1, name};
+  }
+  const size_t dot = name.find('.', kPrefixLength);
+  return {std::stoll(name.substr(kPrefixLength, dot - kPrefixLength)),
+          absl::StrCat("experts.*", name.substr(dot))};
+}
+
 // What the source calls a canonical tensor; empty if the format has no such tensor. A name of the
-// table without an ending stands for NAME.weight and NAME.bias.
+// table without an ending stands for NAME.weight and NAME.bias, a star for the number of an expert.
 std::string SourceName(const Family& family, SourceFormat format, const std::string& canonical) {
-  const auto [layer, name] = SplitLayer(canonical);
+  const auto [layer, full_name] = SplitLayer(canonical);
+  const auto [expert, name] = SplitExpert(full_name);
   const bool gguf = format == SourceFormat::kGguf;
   for (const TensorNames& names : layer < 0 ? family.model_names : family.layer_names) {
     absl::string_view ending = name;
@@ -89,7 +103,8 @@ std::string SourceName(const Family& family, SourceFormat format, const std::str
         (!ending.empty() && ending != ".weight" && ending != ".bias")) {
       continue;
     }
-    const absl::string_view stem = gguf ? names.gguf : names.huggingface;
+    const std::string stem =
+        absl::StrReplaceAll(gguf ? names.gguf : names.huggingface, {{"*", absl::StrCat(expert)}});
     if (stem.empty()) {
       return "";
     }
@@ -102,8 +117,9 @@ std::string SourceName(const Family& family, SourceFormat format, const std::str
   return "";
 }
 
-// The rows of q, k and v, or of gate and up, in the matrix that holds them all.
+// The rows of q, k and v, of gate and up, or of an expert, in the tensor that holds them all.
 struct FusedPlace {
+  int64_t stacked = 0;  // above 0: the tensor is [stacked, rows, K], not [rows, K]
   int64_t total_rows = 0;
   int64_t first_row = 0;
   int64_t run_rows = 0;
@@ -117,15 +133,15 @@ FusedPlace PlaceInQkv(const ModelConfig& config, FusedRows order, char part) {
   const int64_t q_rows = config.num_heads / groups * config.head_width;
   const int64_t stride = q_rows + 2 * kv_rows;
   if (part == 'q') {
-    return {stride * groups, 0, q_rows, stride};
+    return {0, stride * groups, 0, q_rows, stride};
   }
-  return {stride * groups, part == 'k' ? q_rows : q_rows + kv_rows, kv_rows, stride};
+  return {0, stride * groups, part == 'k' ? q_rows : q_rows + kv_rows, kv_rows, stride};
 }
 
 // Nothing for a tensor whose source holds it alone.
 std::optional<FusedPlace> PlaceInFused(const Family& family, SourceFormat format,
-                                       const ModelConfig& config, const std::string& canonical) {
-  const auto [layer, part] = SplitLayer(canonical);
+                                       const ModelConfig& config, const TensorSpec& spec) {
+  const auto [layer, part] = SplitLayer(spec.name);
   const auto shares_source = [&, layer = layer](const char* first, const char* second) {
     return SourceName(family, format, LayerTensor(layer, first)) ==
            SourceName(family, format, LayerTensor(layer, second));
@@ -139,21 +155,35 @@ std::optional<FusedPlace> PlaceInFused(const Family& family, SourceFormat format
   const bool gate = absl::StartsWith(part, "gate.");
   if ((gate || absl::StartsWith(part, "up.")) && shares_source("gate.weight", "up.weight")) {
     const int64_t rows = config.ffn_width;
-    return FusedPlace{2 * rows, gate ? 0 : rows, rows, rows};
+    return FusedPlace{0, 2 * rows, gate ? 0 : rows, rows, rows};
+  }
+  const int64_t expert = SplitExpert(part).first;
+  if (expert >= 0 && format == SourceFormat::kGguf) {
+    return FusedPlace{config.experts->count, config.experts->count * spec.outputs,
+                      expert * spec.outputs, spec.outputs, spec.outputs};
   }
   return std::nullopt;
 }
 
-absl::Status CheckShape(const TensorSpec& spec, int64_t rows, const SourceTensor& source) {
-  const bool vector = spec.layout == TensorLayout::kVector;
-  const std::vector<int64_t> wanted =
-      vector ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, spec.inputs};
+std::vector<int64_t> ShapeOf(const TensorSpec& spec, int64_t rows, int64_t stacked) {
+  if (spec.layout == TensorLayout::kVector) {
+    return {rows};
+  }
+  if (stacked > 0) {
+    return {stacked, rows / stacked, spec.inputs};
+  }
+  return {rows, spec.inputs};
+}
+
+absl::Status CheckShape(const TensorSpec& spec, int64_t rows, int64_t stacked,
+                        const SourceTensor& source) {
+  const std::vector<int64_t> wanted = ShapeOf(spec, rows, stacked);
   if (source.shape != wanted) {
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", source.name, " has the shape [", absl::StrJoin(source.shape, ", "),
                      "]; the configuration asks for [", absl::StrJoin(wanted, ", "), "]"));
   }
-  if (vector && !IsFloat(source.dtype)) {
+  if (spec.layout == TensorLayout::kVector && !IsFloat(source.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("tensor ", source.name, " is a vector of type ",
                                                    DTypeName(source.dtype),
                                                    "; F32, F16 and BF16 are supported"));
@@ -184,8 +214,9 @@ bool IsNorm(const std::string& canonical) {
 absl::Status Place(const Family& family, SourceFormat format, const ModelConfig& config,
                    TensorOrigin& origin) {
   const TensorSpec& spec = origin.spec;
-  const std::optional<FusedPlace> fused = PlaceInFused(family, format, config, spec.name);
-  RETURN_IF_ERROR(CheckShape(spec, fused ? fused->total_rows : spec.outputs, *origin.source));
+  const std::optional<FusedPlace> fused = PlaceInFused(family, format, config, spec);
+  RETURN_IF_ERROR(CheckShape(spec, fused ? fused->total_rows : spec.outputs,
+                             fused ? fused->stacked : 0, *origin.source));
   if (fused) {
     origin.first_row = fused->first_row;
     origin.run_rows = fused->run_rows;
@@ -215,6 +246,10 @@ int64_t TensorOrigin::SourceRow(int64_t row) const {
     row += in_head % half * 2 + in_head / half - in_head;
   }
   return run_rows == 0 ? row : first_row + row / run_rows * run_stride + row % run_rows;
+}
+
+bool TensorOrigin::AreConsecutive(int64_t first, int64_t count) const {
+  return paired_heads == 0 && (run_rows == 0 || first / run_rows == (first + count - 1) / run_rows);
 }
 
 absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat format,

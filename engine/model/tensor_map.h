@@ -30,8 +30,8 @@ struct TensorOrigin {
 
   // The source row that becomes row `row`.
   int64_t SourceRow(int64_t row) const;
-  // Whether rows that follow one another do so in the source too.
-  bool in_order() const { return paired_heads == 0 && run_rows == 0; }
+  // Whether rows [first, first + count) follow one another in the source too.
+  bool AreConsecutive(int64_t first, int64_t count) const;
 };
 
 struct TensorMap {

@@ -22,14 +22,15 @@ int64_t ExtentBytesOfTensor(const TensorOrigin& origin) {
 // Source rows that become rows [first, first + count) of the pack, one after another.
 absl::Status ReadRows(const TensorOrigin& origin, const TensorSource& source, int64_t first,
                       int64_t count, std::span<std::byte> rows) {
-  if (origin.in_order()) {
-    RETURN_IF_ERROR(source.ReadRows(*origin.source, first, rows));
+  const bool consecutive = origin.AreConsecutive(first, count);
+  if (consecutive) {
+    RETURN_IF_ERROR(source.ReadRows(*origin.source, origin.SourceRow(first), rows));
   }
   const size_t row_bytes = static_cast<size_t>(origin.source->row_bytes);
   for (int64_t i = 0; i < count; ++i) {
     const std::span<std::byte> row = rows.subspan(static_cast<size_t>(i) * row_bytes, row_bytes);
     const int64_t source_row = origin.SourceRow(first + i);
-    if (!origin.in_order()) {
+    if (!consecutive) {
       RETURN_IF_ERROR(source.ReadRows(*origin.source, source_row, row));
     }
     RETURN_IF_ERROR(CheckFiniteRow(*origin.source, source_row, row));

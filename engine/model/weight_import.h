@@ -19,8 +19,8 @@ int64_t ExtentBytesOf(const TensorMap& map);
 using ImportProgress = std::function<void(int64_t done_bytes)>;
 
 // Writes all tensors in order. Memory: one shard and one panel of source rows.
-// Errors: DATA_LOSS from the source, FAILED_PRECONDITION from the disk, INVALID_ARGUMENT for weights
-// that are not finite.
+// Errors: DATA_LOSS from the source, FAILED_PRECONDITION from the disk, INVALID_ARGUMENT for
+// weights that are not finite.
 absl::Status WriteTensors(const TensorMap& map, const TensorSource& source, PackWriter& writer,
                           const ImportProgress& progress);
 

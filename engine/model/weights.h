@@ -24,7 +24,14 @@ struct NormWeights {
   bool exists() const { return weight != nullptr; }
 };
 
-// Names as in tensor_names.h.
+// One expert of a layer.
+struct ExpertWeights {
+  MatMulWeights gate;
+  MatMulWeights up;
+  MatMulWeights down;
+};
+
+// Names as in tensor_names.h. A layer has gate, up and down, or a router and experts.
 struct LayerWeights {
   NormWeights attention_norm;
   MatMulWeights q;
@@ -39,6 +46,8 @@ struct LayerWeights {
   MatMulWeights up;
   MatMulWeights down;
   NormWeights ffn_branch_norm;
+  MatMulWeights router;
+  std::vector<ExpertWeights> experts;
 };
 
 struct ModelWeights {

@@ -316,6 +316,18 @@ void CpuOps::SoftCap(float cap, MatrixView x) {
              [&](int64_t row, int) { SoftCapRow(cap, x.columns, x.row(row)); });
 }
 
+void CpuOps::AddScaledRows(MatrixView x, std::span<const int64_t> rows,
+                           std::span<const float> factors, MatrixView out) {
+  CHECK_EQ(x.rows, static_cast<int64_t>(rows.size()));
+  CHECK_EQ(rows.size(), factors.size());
+  CHECK_EQ(x.columns, out.columns);
+  ForEachRow(x.rows, x.columns, [&](int64_t row, int) {
+    const size_t index = static_cast<size_t>(row);
+    CHECK(rows[index] >= 0 && rows[index] < out.rows);
+    AddScaledRow(x.row(row), factors[index], x.columns, out.row(rows[index]));
+  });
+}
+
 void CpuOps::GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) {
   CHECK_EQ(out.rows, static_cast<int64_t>(rows.size()));
   CHECK_EQ(out.columns, x.columns);

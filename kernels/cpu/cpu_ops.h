@@ -44,6 +44,8 @@ class CpuOps : public Ops {
   void Scale(float factor, MatrixView x) override;
   void AddScaled(MatrixView x, float factor, MatrixView out) override;
   void SoftCap(float cap, MatrixView x) override;
+  void AddScaledRows(MatrixView x, std::span<const int64_t> rows, std::span<const float> factors,
+                     MatrixView out) override;
   void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) override;
   void HeadReduce(const HeadReduceArgs& args) override;
 

@@ -1,10 +1,12 @@
 #include "server/tools/model_show.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -30,6 +32,7 @@ std::string HashText(uint64_t hash) {
 
 struct WeightTotals {
   int64_t parameters = 0;
+  int64_t active_parameters = 0;  // that one token uses: of the experts, those that it is routed to
   bool quantised = false;
   std::map<std::string, int64_t> bytes_by_type;
   // Of those types that GGUF blocks became: bytes by the type that they had there.
@@ -40,8 +43,12 @@ struct WeightTotals {
 
 WeightTotals TotalsOf(const PackManifest& manifest) {
   WeightTotals totals;
+  int64_t expert_parameters = 0;
   for (const TensorEntry& tensor : manifest.tensors) {
     totals.parameters += tensor.outputs * tensor.inputs;
+    if (absl::StrContains(tensor.name, ".experts.")) {
+      expert_parameters += tensor.outputs * tensor.inputs;
+    }
     totals.quantised = totals.quantised || !IsFloat(tensor.dtype);
     for (const ShardEntry& shard : tensor.shards) {
       totals.bytes_by_type[DTypeName(tensor.dtype)] += shard.bytes;
@@ -53,6 +60,12 @@ WeightTotals TotalsOf(const PackManifest& manifest) {
     const int64_t vector_bytes = tensor.outputs * FloatBytes(DType::kF32);
     totals.f32_bytes += vector ? vector_bytes : LoadedBytes(tensor, ComputeType::kF32);
     totals.bf16_bytes += vector ? vector_bytes : LoadedBytes(tensor, ComputeType::kBF16);
+  }
+  totals.active_parameters = totals.parameters;
+  if (const std::optional<ExpertConfig>& experts = manifest.config.experts) {
+    // All experts of a model have one size.
+    totals.active_parameters -=
+        expert_parameters / experts->count * (experts->count - experts->per_token);
   }
   return totals;
 }
@@ -74,9 +87,11 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"architecture", config.architecture},
                {"family", config.family},
                {"parameters", totals.parameters},
+               {"active_parameters", totals.active_parameters},
                {"layers", config.num_layers},
                {"width", config.model_width},
                {"ffn_width", config.ffn_width},
+               {"experts", nullptr},
                {"heads", config.num_heads},
                {"kv_heads", config.num_kv_heads},
                {"head_width", config.head_width},
@@ -94,6 +109,12 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"chat_template_bytes", nullptr},
                {"source_format", manifest.source_format},
                {"sources", Json::array()}};
+  if (const std::optional<ExpertConfig>& experts = config.experts) {
+    json["experts"] = {{"count", experts->count},
+                       {"per_token", experts->per_token},
+                       {"ffn_width", experts->ffn_width},
+                       {"layers", experts->num_layers_with_experts()}};
+  }
   if (manifest.has_tokenizer) {
     ASSIGN_OR_RETURN(const std::string text, pack.ReadTokenizerJson());
     ASSIGN_OR_RETURN(const TokenizerSpec spec, TokenizerSpecFromJson(text));
@@ -153,12 +174,23 @@ std::string ModelToText(const Json& json) {
   AppendLine(text, "digest", json["digest"].get<std::string>());
   AppendLine(text, "architecture",
              absl::StrCat(Dump(json["architecture"]), ", family ", Dump(json["family"])));
-  AppendLine(text, "parameters", absl::StrCat(json["parameters"].get<int64_t>()));
+  const Json& experts = json["experts"];
+  AppendLine(text, "parameters",
+             absl::StrCat(Dump(json["parameters"]),
+                          experts.is_null() ? ""
+                                            : absl::StrCat(", of which a token uses ",
+                                                           Dump(json["active_parameters"]))));
   AppendLine(
       text, "shape",
       absl::StrCat(Dump(json["layers"]), " layers, width ", Dump(json["width"]), ", ffn width ",
                    Dump(json["ffn_width"]), ", ", Dump(json["heads"]), " heads of ",
                    Dump(json["head_width"]), ", ", Dump(json["kv_heads"]), " kv heads"));
+  if (!experts.is_null()) {
+    AppendLine(text, "experts",
+               absl::StrCat(Dump(experts["per_token"]), " of ", Dump(experts["count"]),
+                            " for each token, ffn width ", Dump(experts["ffn_width"]), ", in ",
+                            Dump(experts["layers"]), " of the layers"));
+  }
   AppendLine(
       text, "vocabulary",
       absl::StrCat(Dump(json["vocabulary"]),

@@ -13,6 +13,7 @@ What the converter cannot take from these models is set here:
 - Falcon: num_kv_heads, which published files lack and this one counts otherwise, and the FFN width.
 
 gemma3 is left out: gemma3_linear has all of it and the scaling.
+qwen3_moe is left out: GGUF's architecture has no dense layers; qwen3_moe_sparse has none.
 """
 
 import argparse
@@ -43,6 +44,8 @@ MODELS = {
     "stablelm": None,
     "gpt_neox": None,
     "falcon": lambda writer, config: writer.add_feed_forward_length(config["ffn_hidden_size"]),
+    "mixtral": None,
+    "qwen3_moe_sparse": None,
 }
 
 

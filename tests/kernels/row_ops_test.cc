@@ -226,6 +226,24 @@ TEST_P(RowOpsTest, EmbeddingGatherReadsRowsOfEveryShardAndType) {
   }
 }
 
+TEST_P(RowOpsTest, ScaledRowsAreAddedWhereTheyBelong) {
+  const int64_t columns = 37;
+  Matrix out(columns, naive::RandomValues(columns * 6, 31));
+  const Matrix before = out;
+  Matrix x(columns, naive::RandomValues(columns * 3, 32));
+  const std::vector<int64_t> rows = {5, 0, 2};
+  const std::vector<float> factors = {0.25F, -3.0F, 0.7F};
+  ops().AddScaledRows(x.view(), rows, factors, out.view());
+  Matrix one_by_one = before;
+  for (int64_t i = 0; i < 3; ++i) {
+    const size_t index = static_cast<size_t>(i);
+    ops().AddScaled(x.view().Rows(i, 1), factors[index], one_by_one.view().Rows(rows[index], 1));
+  }
+  EXPECT_EQ(BitsOf(out.values()), BitsOf(one_by_one.values()));
+  EXPECT_NE(out.Row(5), before.Row(5));
+  EXPECT_EQ(out.Row(1), before.Row(1));
+}
+
 TEST_P(RowOpsTest, GatherRowsCopiesTheNamedRows) {
   Matrix x(9, naive::RandomValues(4 * 9, 12));
   Matrix out(3, 9, 1);

@@ -38,6 +38,23 @@ class TinyGguf {
   }
   // All tensors that the model needs.
   void AddTensors() {
+    AddAttentionTensors();
+    Add("blk.0.ffn_gate.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_0);
+    Add("blk.0.ffn_up.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_1);
+    Add("blk.0.ffn_down.weight", kTinyGgufWidth, kTinyGgufFfn, kGgufF32);
+  }
+  // The same for a Mixtral with this many experts, two of them for each token.
+  void AddExpertTensors(int64_t experts) {
+    writer.Integer("llama.expert_count", static_cast<uint32_t>(experts));
+    writer.Integer("llama.expert_used_count", 2);
+    AddAttentionTensors();
+    Add("blk.0.ffn_gate_inp.weight", experts, kTinyGgufWidth, kGgufF32);
+    Add("blk.0.ffn_gate_exps.weight", experts * kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_0, experts);
+    Add("blk.0.ffn_up_exps.weight", experts * kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_1, experts);
+    Add("blk.0.ffn_down_exps.weight", experts * kTinyGgufWidth, kTinyGgufFfn, kGgufQ8_0, experts);
+  }
+  // What the two have in common.
+  void AddAttentionTensors() {
     Add("token_embd.weight", kTinyGgufVocabulary, kTinyGgufWidth, kGgufQ8_0);
     Add("output_norm.weight", 1, kTinyGgufWidth, kGgufF32);
     Add("blk.0.attn_norm.weight", 1, kTinyGgufWidth, kGgufF32);
@@ -46,19 +63,20 @@ class TinyGguf {
     Add("blk.0.attn_v.weight", kTinyGgufWidth, kTinyGgufWidth, kGgufQ8_0);
     Add("blk.0.attn_output.weight", kTinyGgufWidth, kTinyGgufWidth, kGgufF16);
     Add("blk.0.ffn_norm.weight", 1, kTinyGgufWidth, kGgufF32);
-    Add("blk.0.ffn_gate.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_0);
-    Add("blk.0.ffn_up.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_1);
-    Add("blk.0.ffn_down.weight", kTinyGgufWidth, kTinyGgufFfn, kGgufF32);
   }
-  // One row means a vector.
-  void Add(const std::string& name, int64_t rows, int64_t columns, uint32_t type) {
+  // One row means a vector; `stacked` above 0 a tensor [stacked, rows / stacked, columns].
+  void Add(const std::string& name, int64_t rows, int64_t columns, uint32_t type,
+           int64_t stacked = 0) {
     TinyGgufTensor tensor;
     const int64_t block = type == kGgufF32 || type == kGgufF16 ? 1 : 32;
     for (int64_t i = 0; i < rows * columns / block; ++i) {
       AppendBlock(type, tensor);
     }
     std::vector<uint64_t> dimensions = {static_cast<uint64_t>(columns)};
-    if (rows > 1) {
+    if (stacked > 0) {
+      dimensions.push_back(static_cast<uint64_t>(rows / stacked));
+      dimensions.push_back(static_cast<uint64_t>(stacked));
+    } else if (rows > 1) {
       dimensions.push_back(static_cast<uint64_t>(rows));
     }
     writer.Tensor(name, dimensions, type, tensor.bytes);

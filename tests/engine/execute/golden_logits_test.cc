@@ -121,28 +121,27 @@ TEST_P(GoldenLogitsTest, Bf16ChoosesTheSameTokenWhereTheMarginAllows) {
   EXPECT_GT(compared, 48);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, GoldenLogitsTest,
-                         testing::Values("opt", "opt_postnorm", "llama", "llama3_rope",
-                                         "llama_linear_rope", "llama_tied", "llama_yarn_rope",
-                                         "mistral", "qwen2", "qwen3", "gemma2", "gemma3",
-                                         "gemma3_linear", "phi3", "olmo2", "granite", "stablelm",
-                                         "gpt_neox", "falcon"),
-                         [](const testing::TestParamInfo<const char*>& model) {
-                           return std::string(model.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, GoldenLogitsTest,
+    testing::Values("opt", "opt_postnorm", "llama", "llama3_rope", "llama_linear_rope",
+                    "llama_tied", "llama_yarn_rope", "mistral", "qwen2", "qwen3", "gemma2",
+                    "gemma3", "gemma3_linear", "phi3", "olmo2", "granite", "stablelm", "gpt_neox",
+                    "falcon", "mixtral", "qwen3_moe", "qwen3_moe_sparse", "qwen3_moe_step"),
+    [](const testing::TestParamInfo<const char*>& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(TinyGguf, GoldenLogitsTest,
                          testing::Values("llama_yarn_rope.gguf", "mistral.gguf", "qwen2.gguf",
                                          "qwen3.gguf", "gemma2.gguf", "gemma3_linear.gguf",
                                          "phi3.gguf", "olmo2.gguf", "granite.gguf", "stablelm.gguf",
-                                         "gpt_neox.gguf", "falcon.gguf"),
+                                         "gpt_neox.gguf", "falcon.gguf", "mixtral.gguf",
+                                         "qwen3_moe_sparse.gguf"),
                          [](const testing::TestParamInfo<const char*>& model) {
                            const std::string name = model.param;
                            return name.substr(0, name.find('.'));
                          });
 
 TEST(ForwardLogitsTest, PromptChunksAndBatchesDoNotChangeABit) {
-  for (const char* model : {"opt_postnorm", "llama"}) {
+  for (const char* model : {"opt_postnorm", "llama", "mixtral", "qwen3_moe"}) {
     const std::unique_ptr<LocalEngine> whole = TinyEngine(model, ComputeType::kF32);
     EngineOptions options;
     options.pack_path = TinyPack(model);

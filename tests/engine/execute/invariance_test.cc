@@ -133,7 +133,8 @@ TEST_P(InvarianceTest, SameBitsInEveryBlockOrderChunkAndSuspension) {
 INSTANTIATE_TEST_SUITE_P(
     Tiny, InvarianceTest,
     testing::Values(Model{"llama", ComputeType::kF32}, Model{"llama", ComputeType::kBF16},
-                    Model{"opt", ComputeType::kF32}, Model{"opt", ComputeType::kBF16}),
+                    Model{"opt", ComputeType::kF32}, Model{"opt", ComputeType::kBF16},
+                    Model{"mixtral", ComputeType::kBF16}, Model{"qwen3_moe", ComputeType::kF32}),
     [](const testing::TestParamInfo<Model>& one) {
       return std::string(one.param.name) + "_" + ComputeTypeName(one.param.compute_type);
     });

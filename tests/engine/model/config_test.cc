@@ -125,6 +125,34 @@ TEST(ModelConfigTest, JsonKeepsWhatOnlySomeModelsHave) {
   EXPECT_TRUE(read.shared_norm);
 }
 
+TEST(ModelConfigTest, JsonKeepsExperts) {
+  ModelConfig config = Llama();
+  config.experts = ExpertConfig{
+      .count = 8, .per_token = 3, .ffn_width = 52, .normalise = false, .layers = {false, true}};
+  ASSERT_OK_AND_ASSIGN(const ModelConfig read, ModelConfigFromJson(ModelConfigToJson(config)));
+  ASSERT_TRUE(read.experts.has_value());
+  EXPECT_EQ(read.experts->count, 8);
+  EXPECT_EQ(read.experts->per_token, 3);
+  EXPECT_EQ(read.experts->ffn_width, 52);
+  EXPECT_FALSE(read.experts->normalise);
+  EXPECT_FALSE(HasExperts(read, 0));
+  EXPECT_TRUE(HasExperts(read, 1));
+}
+
+// A manifest lists every expert, so their number in the whole model is bounded too.
+TEST(ModelConfigTest, MoreExpertsThanAManifestCanListAreRefused) {
+  ModelConfig config = Llama();
+  config.num_layers = 64;
+  config.experts = ExpertConfig{
+      .count = 2048, .per_token = 8, .ffn_width = 64, .layers = std::vector<bool>(64, true)};
+  EXPECT_OK(ValidateModelConfig(config));
+  config.experts->count = 2049;
+  EXPECT_THAT(ValidateModelConfig(config),
+              StatusIs(kInvalid,
+                       "2049 experts in each of 64 layers are 131136 experts; at most "
+                       "131072 are supported"));
+}
+
 TEST(ModelConfigTest, PlainModelsDoNotNameWhatTheyDoNotHave) {
   const std::string plain = ModelConfigToJson(Llama());
   for (const char* name : {"sliding", "multiplier", "softcap", "scale", "branch", "magnitude"}) {
@@ -139,6 +167,14 @@ TEST(ModelConfigTest, EveryFieldIsNeeded) {
     part.erase(name);
     EXPECT_THAT(ModelConfigFromJson(part.dump()), StatusIs(kInvalid, name)) << name;
   }
+}
+
+Json Experts(int64_t count, int64_t per_token, const Json& layers = {true, true}) {
+  return {{"count", count},
+          {"per_token", per_token},
+          {"ffn_width", 52},
+          {"normalise", true},
+          {"layers", layers}};
 }
 
 struct RefusedCase {
@@ -195,6 +231,25 @@ INSTANTIATE_TEST_SUITE_P(
                      {"sliding_layers", {true, true}},
                      {"sliding_rope", {{"theta", 1e4}, {"rotary_width", 3}, {"scaling", "none"}}}},
                     "rotary_width 3 is odd"},
+        RefusedCase{"ExpertsAreANumber", {{"experts", 8}}, "experts is not an object"},
+        RefusedCase{"ExpertsWithoutCount", {{"experts", {{"per_token", 2}}}}, "count is missing"},
+        RefusedCase{"TooManyExperts", {{"experts", Experts(5000, 2)}}, "count"},
+        RefusedCase{"NoExperts", {{"experts", Experts(0, 0)}}, "count"},
+        RefusedCase{"MoreExpertsForATokenThanThereAre",
+                    {{"experts", Experts(4, 5)}},
+                    "experts.per_token is 5, not from 1 to 4"},
+        RefusedCase{"ExpertsOfTooFewLayers",
+                    {{"experts", Experts(4, 2, {true})}},
+                    "1 layers with experts among 1; the model has 2 layers"},
+        RefusedCase{"ExpertsOfNoLayer",
+                    {{"experts", Experts(4, 2, {false, false})}},
+                    "names 0 layers with experts"},
+        RefusedCase{"ExpertLayersAreNumbers",
+                    {{"experts", Experts(4, 2, {1, 1})}},
+                    "experts.layers holds something"},
+        RefusedCase{"ExpertsBesideBranchNorms",
+                    {{"experts", Experts(4, 2)}, {"branch_norm", true}},
+                    "layers are not those of Llama"},
         RefusedCase{"CapNegative", {{"attention_softcap", -2.0}}, "attention_softcap"},
         RefusedCase{"LogitCapIsText", {{"logit_softcap", "30"}}, "logit_softcap"},
         RefusedCase{

@@ -52,7 +52,7 @@ class GgufImportTest : public ::testing::Test {
     return value;
   }
   // Expects the tensor `name` to hold the values of `source_name`, its row n being row_of(n) there.
-  template <typename RowOf>
+  template <typename RowOf>  // row_of may count over a stack of matrices
   void ExpectValues(const std::string& name, const std::string& source_name, RowOf row_of) {
     const TensorEntry& tensor = *pack_->Find(name);
     const std::vector<double>& values = source_.tensors.at(source_name).values;
@@ -97,6 +97,36 @@ TEST_F(GgufImportTest, PutsRowsOfQueriesAndKeysBackInOrder) {
   };
   ExpectValues("layers.0.q.weight", "blk.0.attn_q.weight", paired_row);
   ExpectValues("layers.0.k.weight", "blk.0.attn_k.weight", paired_row);
+}
+
+// Experts lie in one tensor [X, F, E]; each becomes tensors of its own.
+TEST_F(GgufImportTest, TakesExpertsOutOfTheirStack) {
+  source_.AddExpertTensors(3);
+  ASSERT_OK_AND_ASSIGN(pack_, Import(source_));
+  const ModelConfig& config = pack_->manifest().config;
+  EXPECT_EQ(config.family, "mixtral");
+  EXPECT_EQ(config.experts->count, 3);
+  EXPECT_EQ(config.experts->per_token, 2);
+  EXPECT_EQ(config.experts->ffn_width, kTinyGgufFfn);
+  EXPECT_EQ(config.experts->layers, std::vector<bool>{true});
+  ExpectValues("layers.0.router.weight", "blk.0.ffn_gate_inp.weight", SameRow);
+  for (int64_t expert = 0; expert < 3; ++expert) {
+    const std::string name = "layers.0.experts." + std::to_string(expert);
+    const auto inner_row = [expert](int64_t n) { return expert * kTinyGgufFfn + n; };
+    ExpectValues(name + ".gate.weight", "blk.0.ffn_gate_exps.weight", inner_row);
+    ExpectValues(name + ".up.weight", "blk.0.ffn_up_exps.weight", inner_row);
+    ExpectValues(name + ".down.weight", "blk.0.ffn_down_exps.weight",
+                 [expert](int64_t n) { return expert * kTinyGgufWidth + n; });
+  }
+}
+
+TEST_F(GgufImportTest, StackOfAnotherShapeIsRefused) {
+  source_.writer.Integer("llama.expert_feed_forward_length", 64);
+  source_.AddExpertTensors(3);
+  EXPECT_THAT(Import(source_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "blk.0.ffn_gate_exps.weight has the shape [3, 96, 64]; the configuration "
+                       "asks for [3, 64, 64]"));
 }
 
 TEST_F(GgufImportTest, RoundsExpandedValuesToBf16) {
@@ -266,8 +296,18 @@ INSTANTIATE_TEST_SUITE_P(
                       gguf.writer.Integers("llama.attention.sliding_window_pattern", {1, 0});
                     },
                     "lists 2 layers of 1"},
-        RefusedCase{"Experts", [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
-                    "mixtures of experts are not supported"},
+        RefusedCase{"ExpertsWithoutTheirNumberForAToken",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 8); },
+                    "llama.expert_used_count is missing"},
+        RefusedCase{"ExpertsWithoutRouter",
+                    [](TinyGguf& gguf) {
+                      gguf.writer.Integer("llama.expert_count", 8);
+                      gguf.writer.Integer("llama.expert_used_count", 2);
+                    },
+                    "names 0 layers with experts"},
+        RefusedCase{"HugeNumberOfExperts",
+                    [](TinyGguf& gguf) { gguf.writer.Integer("llama.expert_count", 4097); },
+                    "llama.expert_count is not an integer from 0 to 4096"},
         RefusedCase{"PartialRotation",
                     [](TinyGguf& gguf) { gguf.writer.Integer("llama.rope.dimension_count", 16); },
                     "not the head width"},

@@ -75,6 +75,55 @@ TEST(HuggingFaceConfigTest, ReadsOptOfBothNormOrders) {
   EXPECT_EQ(post.config.embedding_width, 40);
 }
 
+TEST(HuggingFaceConfigTest, ReadsTheExpertsOfMixtral) {
+  ASSERT_OK_AND_ASSIGN(const SourceModel model,
+                       SourceModelFromHuggingFace(TinyConfig("mixtral"), ""));
+  const ExpertConfig& experts = *model.config.experts;
+  EXPECT_EQ(experts.count, 4);
+  EXPECT_EQ(experts.per_token, 2);
+  EXPECT_EQ(experts.ffn_width, 96);
+  EXPECT_TRUE(experts.normalise);
+  EXPECT_EQ(experts.layers, (std::vector<bool>{true, true}));
+  EXPECT_EQ(model.config.rope.theta, 1e6);
+}
+
+TEST(HuggingFaceConfigTest, ReadsWhichLayersOfQwen3MoeHaveExperts) {
+  ASSERT_OK_AND_ASSIGN(SourceModel model, SourceModelFromHuggingFace(TinyConfig("qwen3_moe"), ""));
+  EXPECT_EQ(model.config.qk_norm, QkNorm::kHead);
+  EXPECT_EQ(model.config.ffn_width, 160);
+  EXPECT_EQ(model.config.experts->count, 8);
+  EXPECT_EQ(model.config.experts->per_token, 3);
+  EXPECT_EQ(model.config.experts->ffn_width, 52);
+  EXPECT_TRUE(model.config.experts->normalise);
+  EXPECT_EQ(model.config.experts->layers, (std::vector<bool>{true, false, true}));
+  Json every_second = Json::parse(TinyConfig("qwen3_moe"));
+  every_second.merge_patch(
+      {{"mlp_only_layers", Json::array()}, {"decoder_sparse_step", 2}, {"norm_topk_prob", false}});
+  ASSERT_OK_AND_ASSIGN(model, SourceModelFromHuggingFace(every_second.dump(), ""));
+  EXPECT_EQ(model.config.experts->layers, (std::vector<bool>{false, true, false}));
+  EXPECT_FALSE(model.config.experts->normalise);
+  every_second["decoder_sparse_step"] = 4;
+  ASSERT_OK_AND_ASSIGN(model, SourceModelFromHuggingFace(every_second.dump(), ""));
+  EXPECT_FALSE(model.config.experts.has_value());
+}
+
+TEST(HuggingFaceConfigTest, ExpertsThatCannotBeAreRefusedByName) {
+  const std::vector<std::pair<Json, const char*>> cases = {
+      {{{"num_experts", 100000}}, "num_experts is not an integer from 0 to 4096"},
+      {{{"num_experts_per_tok", 9}}, "experts.per_token is 9, not from 1 to 8"},
+      {{{"moe_intermediate_size", 0}}, "moe_intermediate_size"},
+      {{{"decoder_sparse_step", 0}}, "decoder_sparse_step"},
+      {{{"mlp_only_layers", {3}}}, "mlp_only_layers is not an array of layers below 3"},
+      {{{"mlp_only_layers", {-1}}}, "mlp_only_layers"},
+      {{{"mlp_only_layers", "1"}}, "mlp_only_layers"}};
+  for (const auto& [change, message] : cases) {
+    Json config = Json::parse(TinyConfig("qwen3_moe"));
+    config.merge_patch(change);
+    EXPECT_THAT(SourceModelFromHuggingFace(config.dump(), ""),
+                StatusIs(absl::StatusCode::kInvalidArgument, message));
+  }
+}
+
 TEST(HuggingFaceConfigTest, BothPlacesOfTheRopeBaseAreRead) {
   for (const Json& change :
        {Json{{"rope_theta", 5e5}},

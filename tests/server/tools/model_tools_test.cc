@@ -81,6 +81,30 @@ TEST_F(ModelToolsTest, SaysThatQuantisedWeightsAreRoundedTwiceInBf16) {
   EXPECT_THAT(text, ::testing::HasSubstr("U4G32"));
 }
 
+TEST_F(ModelToolsTest, TellsHowManyParametersOfAMixtureATokenUses) {
+  ASSERT_OK(ImportModel({.source = TEST_DATA_DIR "/tiny/mixtral", .output = pack()}));
+  ASSERT_OK_AND_ASSIGN(const std::string text, ShowModel(pack(), ShowFormat::kText));
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("2 of 4 for each token, ffn width 96, in 2 of the layers"));
+  ASSERT_OK_AND_ASSIGN(const std::string json_text, ShowModel(pack(), ShowFormat::kJson));
+  const nlohmann::json json = nlohmann::json::parse(json_text);
+  // Two tables of 331 x 64, two layers, the final norm.
+  constexpr int64_t kExpert = 3 * 96 * 64;
+  constexpr int64_t kLayerBesideExperts = (64 + 32 + 32 + 64) * 64 + 2 * 64 + 4 * 64;
+  constexpr int64_t kBesideExperts = 2 * 331 * 64 + 2 * kLayerBesideExperts + 64;
+  EXPECT_EQ(json["parameters"], kBesideExperts + 2 * 4 * kExpert);
+  EXPECT_EQ(json["active_parameters"], kBesideExperts + 2 * 2 * kExpert);
+  EXPECT_EQ(json["experts"]["count"], 4);
+  EXPECT_EQ(json["experts"]["layers"], 2);
+  // Each expert is one piece: its shards follow one another.
+  ASSERT_OK_AND_ASSIGN(const auto opened, Pack::Open(pack()));
+  const ShardEntry& gate = opened->Find("layers.1.experts.2.gate.weight")->shards.front();
+  const ShardEntry& up = opened->Find("layers.1.experts.2.up.weight")->shards.front();
+  const ShardEntry& down = opened->Find("layers.1.experts.2.down.weight")->shards.front();
+  EXPECT_EQ(up.offset, gate.offset + gate.bytes);
+  EXPECT_EQ(down.offset, up.offset + up.bytes);
+}
+
 TEST_F(ModelToolsTest, VerifyReadsEverything) {
   ImportLlama();
   ASSERT_OK_AND_ASSIGN(const VerifyReport report, VerifyModel(pack()));

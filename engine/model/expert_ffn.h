@@ -1,0 +1,50 @@
+// ExpertFeedForward: the feed-forward branch of layers with experts.
+//
+// It runs over all rows of a sweep at once, not batch by batch, so that a sweep reads each expert's
+// weights once, whatever the block: rows are routed, listed by expert, and each expert computes its
+// rows. A row's experts add to it in ascending order, so its bits do not depend on the others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/model/config.h"
+#include "engine/model/router.h"
+#include "engine/model/weights.h"
+#include "kernels/ops.h"
+
+namespace nightshift {
+
+class ExpertFeedForward {
+ public:
+  // References must outlive this. Rows are routed and computed at most `piece_rows` at a time,
+  // which bounds scratch.
+  ExpertFeedForward(const ModelConfig& config, int64_t piece_rows, Ops& ops);
+
+  // Floats of scratch that a call with `rows` rows needs; 0 for models without experts.
+  static int64_t ScratchFloats(const ModelConfig& config, int64_t rows, int64_t piece_rows);
+
+  // hidden [T, E] += for each row the weighted sum of its experts of norm(hidden). An expert is
+  // down(activation(gate(x)) * up(x)).
+  void Run(const LayerWeights& weights, std::span<float> scratch, MatrixView hidden);
+
+ private:
+  void Route(const MatMulWeights& router, MatrixView x, std::span<float> scratch);
+  void ListRowsByExpert();
+  void RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
+                 std::span<const float> factors, MatrixView x, std::span<float> scratch,
+                 MatrixView hidden);
+  void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+
+  const ModelConfig& config_;
+  int64_t piece_rows_;
+  Ops& ops_;
+  // Reused from layer to layer.
+  std::vector<ExpertChoice> choices_;     // [T, per_token]
+  std::vector<int64_t> first_of_expert_;  // [X + 1] where an expert's rows begin in the next two
+  std::vector<int64_t> rows_;             // by expert, ascending in each
+  std::vector<float> factors_;            // of the expert's output for that row
+};
+
+}  // namespace nightshift
