@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/memory/kv_layers.h"
 #include "engine/sampling/sampling_params.h"
 #include "kernels/dtype.h"
 
@@ -48,8 +49,8 @@ struct EngineInfo {
   int64_t context_tokens = 0;
   int64_t vocabulary = 0;
   int64_t max_block_requests = 0;
-  int64_t kv_page_positions = 0;
-  int64_t kv_budget_pages = 0;  // pages over all layers for one stretch of positions count once
+  int64_t kv_budget_pages = 0;
+  KvPageNeeds kv_needs;  // pages that a request takes of those
   int64_t weight_bytes = 0;
   int64_t kv_budget_bytes = 0;
 };

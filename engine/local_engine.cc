@@ -41,6 +41,13 @@ absl::Status CheckTokenIds(const char* what, const std::vector<int32_t>& tokens,
   return absl::OkStatus();
 }
 
+// Most positions that a sequence grows by in one sweep.
+int64_t LongestSpan(const EngineOptions& options) {
+  return options.prompt_chunk_tokens > 0
+             ? std::min(options.prompt_chunk_tokens, options.max_sweep_tokens)
+             : options.max_sweep_tokens;
+}
+
 // How the budget is shared: weights and activations first, KV pages get the rest.
 struct MemoryPlan {
   int64_t weight_bytes = 0;
@@ -50,12 +57,13 @@ struct MemoryPlan {
 absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& pack) {
   constexpr int64_t kRounding = 3 * 4096;  // each of three buffers is rounded up by the pool
   const ModelConfig& config = pack.manifest().config;
-  const int64_t page_bytes =
-      KvCache::PageBytes(KvLayoutOf(config, options.compute_type), config.num_layers);
+  const KvLayers layers(config);
+  const KvPageNeeds needs = layers.Needs(LongestSpan(options));
+  const int64_t page_bytes = KvCache::PageBytes(KvLayoutOf(config, options.compute_type), layers);
   const int64_t weight_bytes = ResidentWeights::Bytes(pack, options.compute_type);
   const int64_t activation_bytes =
       Executor::MemoryBytes(config, {options.max_sweep_tokens, options.max_batch_tokens});
-  const int64_t least_pages = PagesFor(std::min(config.context_tokens, kLeastKvTokens));
+  const int64_t least_pages = needs.Most(std::min(config.context_tokens, kLeastKvTokens));
   const int64_t rest = options.memory_budget_bytes - weight_bytes - activation_bytes - kRounding;
   if (rest < least_pages * page_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -66,7 +74,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& 
         options.memory_budget_bytes - rest + least_pages * page_bytes,
         " or lower max_sweep_tokens"));
   }
-  const int64_t most_pages = options.max_block_requests * PagesFor(config.context_tokens);
+  const int64_t most_pages = options.max_block_requests * needs.Most(config.context_tokens);
   return MemoryPlan{weight_bytes, std::min(rest / page_bytes, most_pages)};
 }
 
@@ -78,7 +86,8 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOpt
   std::unique_ptr<LocalEngine> engine(new LocalEngine(options, pack->manifest().config));
   RETURN_IF_ERROR(engine->CreateParts(*pack, plan.kv_pages));
   const ModelConfig& config = engine->config_;
-  const int64_t page_bytes = KvCache::PageBytes(engine->cache_->layout(), config.num_layers);
+  const KvCache& cache = *engine->cache_;
+  const int64_t page_bytes = KvCache::PageBytes(cache.layout(), cache.layers());
   engine->info_ = {
       .model_digest = absl::StrCat(absl::Hex(pack->manifest().digest, absl::kZeroPad16)),
       .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/device"),
@@ -86,8 +95,8 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOpt
       .context_tokens = config.context_tokens,
       .vocabulary = config.vocabulary,
       .max_block_requests = options.max_block_requests,
-      .kv_page_positions = kPagePositions,
       .kv_budget_pages = plan.kv_pages,
+      .kv_needs = cache.layers().Needs(LongestSpan(options)),
       .weight_bytes = plan.weight_bytes,
       .kv_budget_bytes = plan.kv_pages * page_bytes};
   return engine;
@@ -101,7 +110,7 @@ absl::Status LocalEngine::CreateParts(const Pack& pack, int64_t kv_pages) {
   ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
   ASSIGN_OR_RETURN(weights_, ResidentWeights::Load(pack, options_.compute_type, pool_));
   ASSIGN_OR_RETURN(cache_, KvCache::Create(pool_, KvLayoutOf(config_, options_.compute_type),
-                                           config_.num_layers, kv_pages));
+                                           KvLayers(config_), kv_pages));
   ASSIGN_OR_RETURN(
       executor_,
       Executor::Create(config_, weights_->weights(), *cache_, device_->ops(options_.compute_type),
@@ -190,7 +199,7 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
   const int64_t generated_tokens = static_cast<int64_t>(request.generated.size());
   const int64_t output_limit = OutputTokensLimit(prompt_tokens, request.sampling);
-  const int64_t whole_pages = PagesFor(prompt_tokens + output_limit);
+  const int64_t whole_pages = info_.kv_needs.Most(prompt_tokens + output_limit);
   if (whole_pages > cache_->num_pages()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "admit request ", request.id, ": ", prompt_tokens, " prompt and up to ", output_limit,
@@ -218,8 +227,8 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   return absl::OkStatus();
 }
 
-int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) {
-  return PagesFor(known_tokens + std::min(output_tokens_left, kHeadroomTokens));
+int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) const {
+  return info_.kv_needs.Most(known_tokens + std::min(output_tokens_left, kHeadroomTokens));
 }
 
 int64_t LocalEngine::OutputTokensLimit(int64_t prompt_tokens,
@@ -238,7 +247,7 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
   ASSIGN_OR_RETURN(std::vector<TokenLogprob> tokens, executor_->Run(schedule, held_));
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
-    sequence.computed_tokens += span.num_tokens;
+    Advance(sequence, span.num_tokens);
     result.prompt_tokens +=
         std::clamp<int64_t>(sequence.prompt_tokens - span.first_position, 0, span.num_tokens);
   }
@@ -268,7 +277,13 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
   return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
                                   .prompt_chunk_tokens = options_.prompt_chunk_tokens,
                                   .max_batch_tokens = options_.max_batch_tokens,
-                                  .free_pages = cache_->free_pages()});
+                                  .free_pages = cache_->free_pages(),
+                                  .pages_per_stretch = cache_->layers().ids_per_stretch()});
+}
+
+void LocalEngine::Advance(Sequence& sequence, int64_t num_tokens) {
+  sequence.computed_tokens += num_tokens;
+  sequence.pages.DropBehind(sequence.computed_tokens);
 }
 
 void LocalEngine::GrowPages(const SweepSchedule& schedule) {
@@ -339,7 +354,7 @@ absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<
     GrowPages(schedule);
     const std::vector<float> rows = executor_->ForwardLogits(schedule, held_);
     logits.insert(logits.end(), rows.begin(), rows.end());
-    sequence.computed_tokens += schedule.num_rows;
+    Advance(sequence, schedule.num_rows);
   }
   held_.clear();
   return logits;

@@ -47,11 +47,13 @@ class LocalEngine : public Engine {
   absl::Status CheckRoom(const EngineRequest& request) const;
   absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
   // Pages to count for a request: what it has and a stretch ahead, so that evictions are rare.
-  static int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left);
+  int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) const;
   int64_t OutputTokensLimit(int64_t prompt_tokens, const SamplingParams& sampling) const;
 
   SweepSchedule ScheduleHeld() const;
   void GrowPages(const SweepSchedule& schedule);
+  // Counts tokens whose keys and values are in the pages, and gives back pages behind the window.
+  static void Advance(Sequence& sequence, int64_t num_tokens);
   static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
   static EngineRequest TakeState(Sequence& sequence);
 

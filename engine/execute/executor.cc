@@ -18,7 +18,7 @@ struct LayerSpans {
   std::vector<AttentionSpan> spans;
 };
 
-LayerSpans SpansOfLayer(int64_t layer, const Batch& batch, const KvCache& cache,
+LayerSpans SpansOfLayer(int64_t layer, const Batch& batch,
                         std::span<const std::unique_ptr<Sequence>> sequences) {
   LayerSpans result;
   size_t num_pages = 0;
@@ -28,16 +28,17 @@ LayerSpans SpansOfLayer(int64_t layer, const Batch& batch, const KvCache& cache,
   result.pages.reserve(num_pages);  // the spans keep addresses in it
   for (const Span& span : batch.spans) {
     const size_t first_page = result.pages.size();
-    const size_t count = static_cast<size_t>(PagesFor(span.first_position + span.num_tokens));
-    const std::span<const int32_t> page_ids = sequences[span.request]->pages.page_ids();
-    CHECK_LE(count, page_ids.size());
-    for (int32_t page_id : page_ids.first(count)) {
-      result.pages.push_back(cache.Page(layer, page_id));
+    const PageTable& pages = sequences[span.request]->pages;
+    const int64_t count = PagesFor(span.first_position + span.num_tokens);
+    CHECK_LE(count, pages.num_stretches());
+    for (int64_t stretch = 0; stretch < count; ++stretch) {
+      result.pages.push_back(pages.Page(layer, stretch));
     }
-    result.spans.push_back({.first_row = span.first_row - batch.first_row,
-                            .num_rows = span.num_tokens,
-                            .first_position = span.first_position,
-                            .pages = {result.pages.data() + first_page, count}});
+    result.spans.push_back(
+        {.first_row = span.first_row - batch.first_row,
+         .num_rows = span.num_tokens,
+         .first_position = span.first_position,
+         .pages = {result.pages.data() + first_page, static_cast<size_t>(count)}});
   }
   return result;
 }
@@ -77,7 +78,6 @@ Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const
                    Ops& ops, const ExecutorLimits& limits)
     : config_(config),
       weights_(weights),
-      cache_(cache),
       limits_(limits),
       forward_(config, cache.layout(), ops),
       experts_(config, limits.max_batch_tokens, ops),
@@ -141,7 +141,7 @@ void Executor::GatherTokens(const SweepSchedule& schedule,
 
 void Executor::RunBatch(int64_t layer, const Batch& batch,
                         std::span<const std::unique_ptr<Sequence>> sequences) {
-  const LayerSpans layer_spans = SpansOfLayer(layer, batch, cache_, sequences);
+  const LayerSpans layer_spans = SpansOfLayer(layer, batch, sequences);
   const LayerBatch layer_batch{.slides = IsSliding(config_, layer),
                                .positions = std::span(positions_)
                                                 .subspan(static_cast<size_t>(batch.first_row),

@@ -67,7 +67,6 @@ class Executor {
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
-  const KvCache& cache_;
   ExecutorLimits limits_;
   Forward forward_;
   ExpertFeedForward experts_;

@@ -1,8 +1,8 @@
 // KvCache and PageTable: keys and values of all held sequences, in pages of 32 positions.
 //
-// A page id names one stretch of 32 positions over all layers; the page of one layer
-// (kernels/kv_page.h) is Page(layer, id). Positions are counted in page ids everywhere: a budget of
-// 10 pages holds 320 positions of a sequence.
+// A page id names one stretch of 32 positions in several layers (kv_layers.h); the page of one
+// layer (kernels/kv_page.h) is one of those that it stands for. Budgets count page ids: for a model
+// whose layers all keep every position, 10 of them hold 320 positions of a sequence.
 #pragma once
 
 #include <cstddef>
@@ -14,47 +14,45 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/memory/kv_layers.h"
 #include "engine/memory/pool.h"
 #include "kernels/kv_page.h"
 
 namespace nightshift {
 
-// Pages that `positions` positions of one sequence take.
-constexpr int64_t PagesFor(int64_t positions) {
-  return (positions + kPagePositions - 1) / kPagePositions;
-}
-
 // Owns the arena of pages. Used by one thread (the runner).
 class KvCache {
  public:
-  // Carves the arena from `pool`. num_layers, num_pages >= 1. Errors: RESOURCE_EXHAUSTED.
+  // Carves the arena from `pool`. num_pages >= 1. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(Pool& pool, const KvPageLayout& layout,
-                                                         int64_t num_layers, int64_t num_pages);
+                                                         const KvLayers& layers, int64_t num_pages);
 
-  // Bytes of one page id, over all layers.
-  static int64_t PageBytes(const KvPageLayout& layout, int64_t num_layers) {
-    return layout.page_bytes() * num_layers;
+  // Bytes of one page id, over all layers that it stands for.
+  static int64_t PageBytes(const KvPageLayout& layout, const KvLayers& layers) {
+    return layout.page_bytes() * layers.unit_layers();
   }
 
-  std::byte* Page(int64_t layer, int32_t page_id) const {
-    return arena_.bytes().data() + (layer * num_pages_ + page_id) * layout_.page_bytes();
+  // The page of layer `slot` of those that the id stands for.
+  std::byte* Page(int64_t slot, int32_t page_id) const {
+    return arena_.bytes().data() + (slot * num_pages_ + page_id) * layout_.page_bytes();
   }
+  const KvLayers& layers() const { return layers_; }
   const KvPageLayout& layout() const { return layout_; }
   int64_t num_pages() const { return num_pages_; }
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
 
  private:
   friend class PageTable;
-  KvCache(Buffer arena, const KvPageLayout& layout, int64_t num_pages);
+  KvCache(Buffer arena, const KvPageLayout& layout, const KvLayers& layers, int64_t num_pages);
 
   Buffer arena_;
   KvPageLayout layout_;
+  KvLayers layers_;
   int64_t num_pages_;
   std::vector<int32_t> free_;  // the last one is given next
 };
 
-// The pages of one sequence, in order of position; gives them back when destroyed.
-// The cache must outlive it.
+// The pages of one sequence; gives them back when destroyed. The cache must outlive it.
 class PageTable {
  public:
   explicit PageTable(KvCache& cache) : cache_(&cache) {}
@@ -65,14 +63,25 @@ class PageTable {
   // Takes pages until `positions` fit; none when it fails.
   // Errors: RESOURCE_EXHAUSTED with asked, free and budget.
   absl::Status Grow(int64_t positions);
+  // Gives back what no query from `position` on sees: pages of sliding layers behind its window.
+  void DropBehind(int64_t position);
   void Clear();
 
-  std::span<const int32_t> page_ids() const { return page_ids_; }
-  int64_t num_pages() const { return static_cast<int64_t>(page_ids_.size()); }
+  // The page of positions from 32 * stretch on at a layer; nullptr once it is given back.
+  std::byte* Page(int64_t layer, int64_t stretch) const;
+  // Stretches of positions that the table has grown to.
+  int64_t num_stretches() const { return num_stretches_; }
+  // Page ids that it holds.
+  int64_t num_pages() const { return num_pages_; }
 
  private:
+  static constexpr int32_t kNoPage = -1;
+
   KvCache* cache_;
-  std::vector<int32_t> page_ids_;
+  std::vector<int32_t> ids_[2];  // [stretches][ids of a stretch], of full and of sliding layers
+  int64_t num_stretches_ = 0;
+  int64_t num_dropped_ = 0;  // stretches from the first on, of sliding layers
+  int64_t num_pages_ = 0;
 };
 
 }  // namespace nightshift

@@ -35,16 +35,19 @@ std::vector<Span> FormSpans(std::span<const HeldRequest> held, const SweepLimits
   return spans;
 }
 
-int64_t PagesToAdd(const HeldRequest& request, const Span& span) {
-  const int64_t positions = span.first_position + span.num_tokens;
-  const int64_t pages = RoundUp(positions, kPagePositions) / kPagePositions;
-  return std::max<int64_t>(0, pages - request.pages);
+// Pages that a span's positions take beyond those of the positions before it.
+int64_t PagesToAdd(const Span& span, const SweepLimits& limits) {
+  const auto stretches = [](int64_t positions) {
+    return RoundUp(positions, kPagePositions) / kPagePositions;
+  };
+  return (stretches(span.first_position + span.num_tokens) - stretches(span.first_position)) *
+         limits.pages_per_stretch;
 }
 
-bool Fits(std::span<const HeldRequest> held, const std::vector<Span>& spans, int64_t free_pages) {
+bool Fits(const std::vector<Span>& spans, const SweepLimits& limits, int64_t free_pages) {
   int64_t asked = 0;
   for (const Span& span : spans) {
-    asked += PagesToAdd(held[span.request], span);
+    asked += PagesToAdd(span, limits);
   }
   return asked <= free_pages;
 }
@@ -77,7 +80,7 @@ SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits
   SweepSchedule schedule;
   int64_t free_pages = limits.free_pages;
   schedule.spans = FormSpans(held, limits);
-  while (!Fits(held, schedule.spans, free_pages)) {
+  while (!Fits(schedule.spans, limits, free_pages)) {
     CHECK_GT(held.size(), 1U);
     free_pages += held.back().pages;
     held = held.first(held.size() - 1);

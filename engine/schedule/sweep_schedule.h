@@ -17,7 +17,7 @@ namespace nightshift {
 struct HeldRequest {
   int64_t computed_tokens = 0;  // whose keys and values are in its pages
   int64_t known_tokens = 0;     // prompt and generated; always more than computed_tokens
-  int64_t pages = 0;            // that it holds
+  int64_t pages = 0;            // that it holds, of all layers
 };
 
 struct SweepLimits {
@@ -25,6 +25,7 @@ struct SweepLimits {
   int64_t prompt_chunk_tokens = 0;  // 0: no limit but the sweep's
   int64_t max_batch_tokens = 0;
   int64_t free_pages = 0;
+  int64_t pages_per_stretch = 1;  // that 32 positions take in all layers
 };
 
 // `num_tokens` tokens of one request from `first_position`, in rows from `first_row` of the sweep.

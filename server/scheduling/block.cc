@@ -67,10 +67,10 @@ std::vector<size_t> Block::ChooseJoining() const {
   BlockRoom room = {.max_requests = info.max_block_requests,
                     .held_requests = num_held(),
                     .free_pages = info.kv_budget_pages,
-                    .page_positions = std::max<int64_t>(info.kv_page_positions, 1)};
+                    .needs = info.kv_needs};
   for (const auto& [id, row] : held_) {
     room.held_attempt = std::max(room.held_attempt, row.attempt);
-    room.free_pages -= KnownTokens(row) / room.page_positions + 1;
+    room.free_pages -= room.needs.Most(KnownTokens(row) + 1);
   }
   std::vector<BlockCandidate> candidates;
   for (const WaitingRow& waiting : waiting_) {

@@ -47,7 +47,7 @@ std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const 
     }
     attempt = std::max(attempt, candidate.attempt);
     // Its page for the next token included.
-    const int64_t pages = candidate.known_tokens / room.page_positions + 1;
+    const int64_t pages = room.needs.Most(candidate.known_tokens + 1);
     const bool fits = held == 0 || pages <= free_pages;
     if (!fits || held >= MaxRequestsOfAttempt(attempt, room.max_requests)) {
       break;

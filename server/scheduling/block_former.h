@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/memory/kv_layers.h"
+
 namespace nightshift {
 
 // A request that is ready to join.
@@ -24,7 +26,7 @@ struct BlockRoom {
   // The highest attempt among those held; 0 when none is held.
   int32_t held_attempt = 0;
   int64_t free_pages = 0;
-  int64_t page_positions = 1;
+  KvPageNeeds needs = {};  // of a request
 };
 
 // A request that was in a failed block is a suspect: it may be what the engine stumbles over.

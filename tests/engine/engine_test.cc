@@ -94,7 +94,7 @@ TEST(EngineTest, SaysWhatItHolds) {
   EXPECT_EQ(info.context_tokens, 256);
   EXPECT_EQ(info.vocabulary, 331);
   EXPECT_EQ(info.max_block_requests, 8);
-  EXPECT_EQ(info.kv_page_positions, 32);
+  EXPECT_EQ(info.kv_needs.page_positions, 32);
   // No more pages than a full block of full contexts can use.
   EXPECT_EQ(info.kv_budget_pages, 8 * 256 / 32);
   EXPECT_GT(info.weight_bytes, 400'000);
@@ -284,6 +284,50 @@ TEST(EngineTest, EvictsTheYoungestWhenPagesRunOutAndLosesNothing) {
   const RunReport report = RunToEnd(*small, requests, {});
   EXPECT_GT(report.evicted, 0);
   EXPECT_EQ(report.outcomes, expected);
+}
+
+// Of the model in `pack`, with just the memory that one request of its context takes.
+EngineOptions LeastOptions(const std::string& pack, int64_t prompt_chunk_tokens) {
+  EngineOptions options = TinyOptions();
+  options.pack_path = pack;
+  options.prompt_chunk_tokens = prompt_chunk_tokens;
+  options.memory_budget_bytes = 1;
+  const std::string message(Engine::Create(options).status().message());
+  options.memory_budget_bytes = std::stoll(message.substr(message.find("at least ") + 9));
+  return options;
+}
+
+TEST(EngineTest, ARequestOfASlidingModelHoldsItsWindowOnly) {
+  const std::unique_ptr<Engine> roomy = TinyEngine([] {
+    EngineOptions options = TinyOptions();
+    options.pack_path = TinyPack("mistral");
+    return options;
+  }());
+  const std::unique_ptr<Engine> small = TinyEngine(LeastOptions(TinyPack("mistral"), 16));
+  // A window of 8 and chunks of 16: 23 positions, so two stretches of 32. A full context has 8.
+  ASSERT_EQ(small->info().kv_budget_pages, 2);
+  std::vector<EngineRequest> requests = {Request(1, 150, 90), Request(2, 3, 200)};
+  for (EngineRequest& request : requests) {
+    for (int32_t& token : request.prompt) {
+      token = 3 + token % 290;  // The model has 300.
+    }
+  }
+  const RunReport report = RunToEnd(*small, requests, {});
+  EXPECT_EQ(report.evicted, 0);
+  EXPECT_EQ(report.outcomes, RunToEnd(*roomy, requests, {}).outcomes);
+}
+
+TEST(EngineTest, LayersThatSlideAndThoseThatDoNotShareTheBudget) {
+  EngineOptions options = TinyOptions();
+  options.pack_path = TinyPack("gemma3");
+  const std::unique_ptr<Engine> roomy = TinyEngine(options);
+  // Three layers slide and one does not: an id is a layer's; 8 stretches and 3 times 2.
+  EXPECT_EQ(roomy->info().kv_budget_pages, 8 * (8 + 3 * 8));
+  const std::unique_ptr<Engine> small = TinyEngine(LeastOptions(TinyPack("gemma3"), 16));
+  ASSERT_EQ(small->info().kv_budget_pages, 8 + 3 * 2);
+  const std::vector<EngineRequest> requests = {Request(1, 150, 100), Request(2, 90, 60),
+                                               Request(3, 20, 100)};
+  EXPECT_EQ(RunToEnd(*small, requests, {}).outcomes, RunToEnd(*roomy, requests, {}).outcomes);
 }
 
 }  // namespace

@@ -151,8 +151,8 @@ absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& 
       .context_tokens = fake.context_tokens,
       .vocabulary = fake.vocabulary,
       .max_block_requests = options.max_block_requests,
-      .kv_page_positions = fake.page_positions,
       .kv_budget_pages = fake.budget_pages,
+      .kv_needs = {.page_positions = fake.page_positions},
   };
   return std::unique_ptr<Engine>(new FakeEngine(std::move(info), control));
 }
@@ -188,7 +188,7 @@ int64_t FakeEngine::PagesOf(const EngineRequest& request, int64_t more_tokens) c
   const int64_t tokens =
       std::min(static_cast<int64_t>(request.prompt.size() + request.generated.size()) + more_tokens,
                info_.context_tokens);
-  return (tokens + info_.kv_page_positions - 1) / info_.kv_page_positions;
+  return info_.kv_needs.Most(tokens);
 }
 
 int64_t FakeEngine::HeldPages(int64_t more_tokens) const {

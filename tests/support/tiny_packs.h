@@ -110,9 +110,14 @@ inline const std::string& TinyPackWithTokenizer(const std::string& name) {
   std::string& path = packs[name];
   if (path.empty()) {
     path = folder.path() + "/" + name;
-    const TokenizerSpec spec = PairsTokenizer(name.starts_with("opt") ? 320 : 331);
-    const absl::Status status =
-        ImportForTest(std::string(TEST_DATA_DIR) + "/tiny/" + name, path, &spec);
+    const std::string source = std::string(TEST_DATA_DIR) + "/tiny/" + name;
+    const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(source);
+    absl::Status status = checkpoint.status();
+    if (status.ok()) {
+      const TokenizerSpec spec =
+          PairsTokenizer(static_cast<size_t>(checkpoint->model.config.vocabulary));
+      status = ImportForTest(source, path, &spec);
+    }
     if (!status.ok()) {
       CheckFailed(__FILE__, __LINE__, "import of a tiny model", status.ToString());
     }

@@ -13,7 +13,7 @@
 namespace nightshift {
 namespace {
 
-constexpr int64_t kNumRequests = 64;
+constexpr int64_t kBlockRequests = 64;
 
 SamplingParams RandomSampling(std::mt19937& generator, uint64_t index) {
   const auto draw = [&](int low, int high) {
@@ -38,10 +38,10 @@ SamplingParams RandomSampling(std::mt19937& generator, uint64_t index) {
   return sampling;
 }
 
-std::vector<EngineRequest> RandomRequests(int64_t vocabulary) {
+std::vector<EngineRequest> RandomRequests(int64_t count, int64_t vocabulary) {
   std::mt19937 generator(2024);
   std::vector<EngineRequest> requests;
-  for (int64_t i = 0; i < kNumRequests; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     EngineRequest request;
     request.id = static_cast<uint64_t>(1000 + i);
     request.prompt.resize(std::uniform_int_distribution<size_t>(1, 95)(generator));
@@ -58,6 +58,7 @@ std::vector<EngineRequest> RandomRequests(int64_t vocabulary) {
 struct Model {
   const char* name;
   ComputeType compute_type;
+  int64_t num_requests;
 };
 
 std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_tokens,
@@ -69,7 +70,7 @@ std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_to
   options.memory_budget_bytes = int64_t{64} << 20;
   options.prompt_chunk_tokens = prompt_chunk_tokens;
   options.max_batch_tokens = max_batch_tokens;
-  options.max_block_requests = kNumRequests;
+  options.max_block_requests = kBlockRequests;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
   EXPECT_OK(engine);
   return std::move(engine).value();
@@ -90,7 +91,7 @@ class InvarianceTest : public testing::TestWithParam<Model> {
 
   void SetUp() override {
     const std::unique_ptr<Engine> engine = CreateEngine(GetParam(), 0, 512, 1);
-    requests_ = RandomRequests(engine->info().vocabulary);
+    requests_ = RandomRequests(GetParam().num_requests, engine->info().vocabulary);
     alone_ = RunToEnd(*engine, requests_, {.block = 1}).outcomes;
     std::mt19937 generator(3);
     shuffled_ = requests_;
@@ -130,14 +131,47 @@ TEST_P(InvarianceTest, SameBitsInEveryBlockOrderChunkAndSuspension) {
   }
 }
 
+std::string NameOf(const testing::TestParamInfo<Model>& one) {
+  return std::string(one.param.name) + "_" + ComputeTypeName(one.param.compute_type);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, InvarianceTest,
+                         testing::Values(Model{"llama", ComputeType::kF32, 64},
+                                         Model{"llama", ComputeType::kBF16, 64},
+                                         Model{"opt", ComputeType::kF32, 64},
+                                         Model{"opt", ComputeType::kBF16, 64},
+                                         Model{"mixtral", ComputeType::kBF16, 64},
+                                         Model{"qwen3_moe", ComputeType::kF32, 64}),
+                         NameOf);
+
+// The families whose ops or pages differ, with fewer requests.
+class FamilyInvarianceTest : public InvarianceTest {};
+
+TEST_P(FamilyInvarianceTest, SameBitsInBlocksOfAnyKind) {
+  {
+    SCOPED_TRACE("all at one time, chunks of 100, batches of 24");
+    ExpectSame(RunToEnd(*CreateEngine(GetParam(), 100, 24, 2), shuffled_, {.block = 64}));
+  }
+  {
+    SCOPED_TRACE("blocks of 7, chunks of 16, suspended");
+    const RunReport report = RunToEnd(*CreateEngine(GetParam(), 16, 100, 2), shuffled_,
+                                      {.block = 7, .suspend_every_sweeps = 9, .seed = 4});
+    EXPECT_GT(report.suspended, 3);
+    ExpectSame(report);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
-    Tiny, InvarianceTest,
-    testing::Values(Model{"llama", ComputeType::kF32}, Model{"llama", ComputeType::kBF16},
-                    Model{"opt", ComputeType::kF32}, Model{"opt", ComputeType::kBF16},
-                    Model{"mixtral", ComputeType::kBF16}, Model{"qwen3_moe", ComputeType::kF32}),
-    [](const testing::TestParamInfo<Model>& one) {
-      return std::string(one.param.name) + "_" + ComputeTypeName(one.param.compute_type);
-    });
+    Tiny, FamilyInvarianceTest,
+    testing::Values(Model{"mistral", ComputeType::kF32, 20}, Model{"qwen2", ComputeType::kF32, 20},
+                    Model{"qwen3", ComputeType::kBF16, 20}, Model{"gemma2", ComputeType::kF32, 20},
+                    Model{"gemma2", ComputeType::kBF16, 20}, Model{"gemma3", ComputeType::kF32, 20},
+                    Model{"phi3", ComputeType::kF32, 20}, Model{"olmo2", ComputeType::kF32, 20},
+                    Model{"granite", ComputeType::kBF16, 20},
+                    Model{"stablelm", ComputeType::kF32, 20},
+                    Model{"gpt_neox", ComputeType::kF32, 20},
+                    Model{"falcon", ComputeType::kF32, 20}),
+    NameOf);
 
 }  // namespace
 }  // namespace nightshift

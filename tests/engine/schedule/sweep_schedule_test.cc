@@ -153,5 +153,18 @@ TEST(SweepScheduleTest, RandomBlocksKeepEveryRule) {
   }
 }
 
+TEST(SweepScheduleTest, CountsThePagesOfAllLayersOfAStretch) {
+  SweepLimits limits = kWide;
+  limits.pages_per_stretch = 6;
+  limits.free_pages = 11;
+  // Holds fewer pages than its tokens take: some are behind a window.
+  HeldRequest sliding = Decoding(33);
+  sliding.pages = 1;
+  const std::vector<HeldRequest> held = {sliding, Prompt(40)};
+  EXPECT_EQ(ScheduleSweep(held, limits).num_evicted, 1U);
+  limits.free_pages = 18;
+  EXPECT_EQ(ScheduleSweep(held, limits).num_evicted, 0U);
+}
+
 }  // namespace
 }  // namespace nightshift

@@ -15,7 +15,7 @@ BlockCandidate Candidate(int64_t index, int64_t known_tokens = 10) {
 }
 
 BlockRoom EmptyRoom(int64_t max_requests = 100, int64_t free_pages = 1000) {
-  return {.max_requests = max_requests, .free_pages = free_pages, .page_positions = 32};
+  return {.max_requests = max_requests, .free_pages = free_pages};
 }
 
 TEST(BlockFormerTest, TakesThemByPriorityThenAgeThenIndex) {
