@@ -220,9 +220,14 @@ absl::Status TranslateAddedTokens(const json& document, TokenizerSpec& spec) {
     const auto id = static_cast<size_t>(token.id);
     if (id >= spec.tokens.size()) spec.tokens.resize(id + 1);
     if (spec.model == kUnigram) spec.scores.resize(spec.tokens.size());
-    // What the model itself does not know is found as an added token only.
+    // What the model itself does not know is found as an added token only. Decoding reads it as the
+    // model's tokens.
     if (id >= vocabulary) spec.decode_only.push_back(token.id);
-    spec.tokens[id] = token.text;
+    if (id >= vocabulary || spec.tokens[id].empty()) {
+      const std::optional<std::string> bytes =
+          spec.model == kByteBpe ? BytesFromAlphabet(token.text) : std::nullopt;
+      spec.tokens[id] = bytes.value_or(token.text);
+    }
     spec.added_tokens.push_back(std::move(token));
   }
   return absl::OkStatus();

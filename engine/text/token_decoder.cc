@@ -1,12 +1,8 @@
 #include "engine/text/token_decoder.h"
 
-#include <optional>
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
-#include "engine/text/byte_alphabet.h"
 #include "engine/text/character_fallback.h"
 #include "engine/text/utf8.h"
 
@@ -21,18 +17,12 @@ TokenDecoder::TokenDecoder(const TokenizerSpec& spec)
     : of_bytes_(spec.model == kByteBpe), decoder_(spec.decoder), is_byte_(spec.tokens.size()) {
   const bool first_differs = !decoder_.dropped_in_first.empty();
   if (first_differs) first_texts_.resize(spec.tokens.size());
-  std::vector<bool> is_added(spec.tokens.size());
-  for (const AddedToken& token : spec.added_tokens)
-    is_added[static_cast<size_t>(token.id)] = true;
   offsets_.reserve(spec.tokens.size() + 1);
   for (size_t id = 0; id < spec.tokens.size(); ++id) {
     const std::string& token = spec.tokens[id];
     offsets_.push_back(bytes_.size());
     if (of_bytes_) {
-      // Hugging Face reads added tokens, too, as text of the byte-level alphabet.
-      const std::optional<std::string> bytes =
-          is_added[id] ? BytesFromAlphabet(token) : std::nullopt;
-      bytes_ += bytes.value_or(token);
+      bytes_ += token;
       continue;
     }
     const int byte = decoder_.byte_fallback ? ByteOfToken(token) : -1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/added_token_matcher.h"
@@ -67,10 +68,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerSpec spec)
 
 absl::Status Tokenizer::Build() {
   special_.resize(spec_.tokens.size());
+  absl::flat_hash_set<absl::string_view> special_texts;
   for (const AddedToken& token : spec_.added_tokens) {
-    const auto id = static_cast<size_t>(token.id);
-    spec_.tokens[id] = token.text;
-    special_[id] = token.special;
+    if (!token.special) continue;
+    special_[static_cast<size_t>(token.id)] = true;
+    special_texts_.emplace(token.id, token.text);
+    special_texts.insert(token.text);
+  }
+  // A second token with the text of a special one is special too.
+  for (size_t id = 0; id < spec_.tokens.size(); ++id) {
+    if (special_texts.contains(spec_.tokens[id])) special_[id] = true;
   }
   ASSIGN_OR_RETURN(TextNormalizer normalizer, TextNormalizer::Create(spec_.normalizer));
   normalizer_ = std::make_unique<TextNormalizer>(std::move(normalizer));
@@ -194,8 +201,8 @@ absl::Status Tokenizer::EncodeOrdinary(absl::string_view text, bool at_start, Sc
 }
 
 absl::string_view Tokenizer::TokenBytes(int32_t id) const {
-  return IsSpecial(id) ? absl::string_view(spec_.tokens[static_cast<size_t>(id)])
-                       : decoder_->BytesOf(id);
+  const auto special = special_texts_.find(id);
+  return special == special_texts_.end() ? decoder_->BytesOf(id) : special->second;
 }
 
 bool Tokenizer::IsSpecial(int32_t id) const {

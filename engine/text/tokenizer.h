@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -64,6 +65,7 @@ class Tokenizer {
 
   TokenizerSpec spec_;
   std::vector<bool> special_;  // by id
+  absl::flat_hash_map<int32_t, absl::string_view> special_texts_;
   // Of the text that a token stands for; 0: no bound.
   int64_t most_bytes_of_a_token_ = 0;
   std::unique_ptr<AddedTokenMatcher> raw_tokens_;         // found before normalizing

@@ -96,7 +96,8 @@ inline constexpr char kUnigram[] = "unigram";
 struct TokenizerSpec {
   std::string model = kByteBpe;
   // By id. byte_bpe: token bytes (already decoded from the byte-to-unicode alphabet), may hold any
-  // byte. Others: texts, valid UTF-8. Empty for a hole in the vocabulary.
+  // byte. Others: texts, valid UTF-8. Empty for a hole in the vocabulary. Added tokens, too, are
+  // decoded as what stands here.
   std::vector<std::string> tokens;
   // Ids that can be decoded, and never come from text.
   std::vector<int32_t> decode_only;
