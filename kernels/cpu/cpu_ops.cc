@@ -8,7 +8,7 @@
 #include "kernels/base/check.h"
 #include "kernels/convert.h"
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/bf16_dots.h"
 #include "kernels/cpu/head_reduce.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/row_ops.h"
@@ -19,6 +19,10 @@ namespace {
 
 // Elements (or multiply-adds) worth one task: about 10 us, well above the cost of waking a thread.
 constexpr int64_t kTaskWork = 1 << 16;
+// The same for the multiply-adds of a matmul, of which a core does some 100 a ns.
+constexpr int64_t kTaskMultiplyAdds = 1 << 20;
+// Rows that a matmul packs at one time: its scratch is as many rows of inputs.
+constexpr int64_t kMaxMatMulRows = 512;
 
 void CheckSameShape(MatrixView a, MatrixView b) {
   CHECK_EQ(a.rows, b.rows);
@@ -89,6 +93,7 @@ float* Scratch::Get(int64_t count) {
 
 CpuOps::CpuOps(ComputeType compute_type, WorkerPool& pool)
     : compute_type_(compute_type),
+      has_bf16_dots_(compute_type == ComputeType::kBF16 && HasBF16Dots()),
       pool_(pool),
       worker_scratch_(static_cast<size_t>(pool.num_threads())) {}
 
@@ -138,45 +143,66 @@ void CpuOps::HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, 
   });
 }
 
-MatrixView CpuOps::RoundInputs(MatrixView x) {
-  if (compute_type_ != ComputeType::kBF16) return x;
-  const MatrixView rounded = {rounded_inputs_.Get(x.rows * x.columns), x.rows, x.columns,
-                              x.columns};
-  ForEachRow(x.rows, x.columns,
-             [&](int64_t row, int) { RoundThroughBF16(x.row(row), x.columns, rounded.row(row)); });
-  return rounded;
+TileKind CpuOps::TileKindOf(DType weight_type) const {
+  if (weight_type == DType::kF32) return TileKind::kF32;
+  if (weight_type == DType::kF16) return TileKind::kF16;
+  return has_bf16_dots_ ? TileKind::kBF16Dots : TileKind::kBF16;
+}
+
+void CpuOps::PackRows(const PackArgs& args) {
+  const RowTiles tiles = CutIntoTiles(args.kind, args.x.rows);
+  ForEachRow(tiles.count, args.x.columns * args.x.rows / tiles.count,
+             [&](int64_t tile, int) { PackTile(args, tiles, tile); });
 }
 
 void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView out) {
   const WeightShardView& weight = args.weight;
+  const TileKind kind = TileKindOf(weight.dtype);
+  auto* packed =
+      reinterpret_cast<std::byte*>(packed_rows_.Get(PackedBytes(kind, x.rows, x.columns) / 4));
+  PackRows({.x = x,
+            .kind = kind,
+            .rounds = compute_type_ == ComputeType::kBF16,
+            .packed = packed});
+  const RowTiles tiles = CutIntoTiles(kind, x.rows);
   const int64_t panels = weight.panels();
   const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
-  // A panel is the unit; with few of them its rows are split too, into whole register tiles.
-  const int64_t wanted_tasks = 4 * pool_.num_threads();
-  const int64_t row_parts = std::clamp<int64_t>(
-      wanted_tasks / panels, 1, (x.rows + kMatMulRowMultiple - 1) / kMatMulRowMultiple);
-  const int64_t part_rows = RoundUp((x.rows + row_parts - 1) / row_parts, kMatMulRowMultiple);
-  const int64_t unit_work = kPanelOutputs * x.columns * part_rows;
-  const int64_t units = panels * row_parts;
-  const int64_t task_units = std::max<int64_t>(1, kTaskWork / unit_work);
+  // A unit is some tiles by some panels: the more of each, the less often are panels and packed
+  // rows read; few enough for all threads. Tiles are the outer order.
+  const int64_t wanted_units = 4 * pool_.num_threads();
+  const int64_t unit_panels =
+      tiles.count <= kFewTiles ? 1 : std::clamp<int64_t>(panels / wanted_units, 1, kMaxBlockPanels);
+  const int64_t groups = (panels + unit_panels - 1) / unit_panels;
+  const int64_t least_parts = (tiles.count * kMaxTileRows + kMaxBlockRows - 1) / kMaxBlockRows;
+  const int64_t parts = std::max(least_parts, std::min(wanted_units / groups, tiles.count));
+  const int64_t units = groups * parts;
+  // Reading a weight costs as much as four rows' multiply-adds.
+  const int64_t unit_work =
+      unit_panels * kPanelOutputs * x.columns * std::max<int64_t>(4, x.rows / parts);
+  const int64_t task_units = std::max<int64_t>(1, kTaskMultiplyAdds / unit_work);
   pool_.ParallelFor((units + task_units - 1) / task_units, [&](int64_t task, int worker) {
-    float* accumulators =
-        worker_scratch_[static_cast<size_t>(worker)].Get(kMaxMatMulRows * kPanelOutputs);
+    float* scratch = worker_scratch_[static_cast<size_t>(worker)].Get(kBlockScratch);
     const int64_t last = std::min(units, (task + 1) * task_units);
     for (int64_t unit = task * task_units; unit < last; ++unit) {
-      const int64_t panel = unit / row_parts;
-      const int64_t first_row = unit % row_parts * part_rows;
-      const int64_t rows = std::min(part_rows, x.rows - first_row);
-      if (rows <= 0) continue;
-      const int64_t first_output = weight.first_output + panel * kPanelOutputs;
-      const int64_t outputs = std::min(kPanelOutputs, weight.outputs - panel * kPanelOutputs);
-      MultiplyPanel({.x = x.Rows(first_row, rows),
-                     .panel = weight.data + panel * panel_bytes,
-                     .weight_type = weight.dtype,
-                     .bias = args.bias == nullptr ? nullptr : args.bias + first_output,
-                     .out = out.Rows(first_row, rows).Columns(first_output, outputs),
+      const int64_t part = unit / groups;
+      const int64_t first_panel = unit % groups * unit_panels;
+      const int64_t num_panels = std::min(unit_panels, panels - first_panel);
+      const int64_t first_output = first_panel * kPanelOutputs;
+      const int64_t outputs = std::min(num_panels * kPanelOutputs, weight.outputs - first_output);
+      const int64_t column = weight.first_output + first_output;
+      MultiplyBlock({.kind = kind,
+                     .packed = packed,
+                     .inputs = x.columns,
+                     .tiles = tiles,
+                     .first_tile = part * tiles.count / parts,
+                     .last_tile = (part + 1) * tiles.count / parts,
+                     .panels = weight.data + first_panel * panel_bytes,
+                     .num_panels = num_panels,
+                     .panel_bytes = panel_bytes,
+                     .bias = args.bias == nullptr ? nullptr : args.bias + column,
+                     .out = out.Columns(column, outputs),
                      .accumulate = args.accumulate,
-                     .accumulators = accumulators});
+                     .scratch = scratch});
     }
   });
 }
@@ -191,7 +217,7 @@ void CpuOps::MatMul(const MatMulArgs& args) {
   CHECK_LE(weight.first_output + weight.outputs, args.out.columns);
   for (int64_t first = 0; first < args.x.rows; first += kMaxMatMulRows) {
     const int64_t rows = std::min(kMaxMatMulRows, args.x.rows - first);
-    MultiplyRowBlock(args, RoundInputs(args.x.Rows(first, rows)), args.out.Rows(first, rows));
+    MultiplyRowBlock(args, args.x.Rows(first, rows), args.out.Rows(first, rows));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/worker_pool.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 
 namespace nightshift::cpu {
@@ -54,17 +55,18 @@ class CpuOps : public Ops {
   // stay on the caller's thread.
   template <typename Body>
   void ForEachRow(int64_t rows, int64_t row_work, const Body& body);
-  // Rows of `x` as the matmul multiplies them: rounded to bf16 in that compute type.
-  MatrixView RoundInputs(MatrixView x);
+  TileKind TileKindOf(DType weight_type) const;
+  void PackRows(const PackArgs& args);
   void MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView out);
   // Cosines and sines [positions][2][pairs] of the call, kept between calls: every layer of a sweep
   // asks for the same ones.
   const float* Rotations(const RopeArgs& args);
 
   const ComputeType compute_type_;
+  const bool has_bf16_dots_;  // and uses them
   WorkerPool& pool_;
   std::vector<Scratch> worker_scratch_;  // one a worker
-  Scratch rounded_inputs_;
+  Scratch packed_rows_;
   std::vector<float> rotations_;
   std::vector<int32_t> rotation_positions_;
   std::vector<float> rotation_frequencies_;

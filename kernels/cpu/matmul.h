@@ -1,31 +1,71 @@
-// Matmul microkernels over the panel layout, by run-time dispatch.
+// Matmul of packed rows with panels of 64 outputs: cache blocks around the tiles of matmul_tile.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/matmul_tile.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift::cpu {
 
-// Calls are cut into multiples of this many rows: whole register tiles of every target (5 and 6).
-inline constexpr int64_t kMatMulRowMultiple = 30;
-// Rows of one call at most: the accumulators [rows][64] are scratch of the worker, 60 KiB.
-inline constexpr int64_t kMaxMatMulRows = 8 * kMatMulRowMultiple;
+// How `rows` rows are cut into tiles: as few as there can be, equal but for one row.
+struct RowTiles {
+  int64_t rows = 0;
+  int64_t count = 0;
+  bool expands = false;        // so many that the weights are expanded for them
+  int64_t block_inputs = 0;    // rows are packed in blocks of inputs: [K/block][rows][block]
 
-// out[t, n] (+)= sum_k x[t, k] * weight[n, k] + bias[n] for the 64 outputs of one panel.
-// Each sum starts at 0 and takes k in ascending order, one multiply-add each (fused where the
-// target has it), whatever the number of rows; then the bias is added, then the old output.
-// Shapes: x [T, K] with T <= kMaxMatMulRows; out [T, `outputs`], outputs <= 64.
-struct PanelArgs {
-  MatrixView x;
-  const std::byte* panel = nullptr;  // [K/2][64][2] of weight_type
-  DType weight_type = DType::kF32;
-  const float* bias = nullptr;  // of the panel's first output, or none
-  MatrixView out;
-  bool accumulate = false;
-  float* accumulators = nullptr;  // scratch [T][64], 64-byte aligned
+  int64_t FirstRow(int64_t tile) const { return tile * rows / count; }
 };
 
-void MultiplyPanel(const PanelArgs& args);
+// So few tiles read the weights once, from memory.
+inline constexpr int64_t kFewTiles = 4;
+
+RowTiles CutIntoTiles(TileKind kind, int64_t rows);
+
+// Bytes of `rows` packed rows of `inputs` elements.
+int64_t PackedBytes(TileKind kind, int64_t rows, int64_t inputs);
+
+// Packs the rows of one tile of x [T, K] to their place in `packed` (of PackedBytes, 64-byte
+// aligned). `rounds`: to bf16, also where inputs are kept as f32.
+struct PackArgs {
+  MatrixView x;
+  TileKind kind = TileKind::kF32;
+  bool rounds = false;
+  std::byte* packed = nullptr;
+};
+
+void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile);
+
+// Rows and panels of one call at most.
+inline constexpr int64_t kMaxBlockRows = 270;
+inline constexpr int64_t kMaxBlockPanels = 4;
+// Inputs of a block that is expanded: with the sums (270 KiB) and the rows' inputs (135 KiB) it
+// stays in a second-level cache of 512 KiB, a part of its width (AVX2: 8 KiB) in the first.
+inline constexpr int64_t kExpandedInputs = 128;
+// Floats of a worker's scratch: the sums of a call and an expanded block.
+inline constexpr int64_t kBlockScratch =
+    (kMaxBlockPanels * kMaxBlockRows + kExpandedInputs) * kPanelOutputs;
+
+// out[t, n] (+)= sum_k x[t, k] * weight[n, k] + bias[n] for the rows of some tiles and the outputs
+// of some panels. First the sum of products, then the bias is added, then the old output.
+struct BlockArgs {
+  TileKind kind = TileKind::kF32;
+  const std::byte* packed = nullptr;  // all rows of the matmul
+  int64_t inputs = 0;
+  RowTiles tiles;  // of all rows
+  int64_t first_tile = 0;
+  int64_t last_tile = 0;              // behind the last one
+  const std::byte* panels = nullptr;  // [..][K/2][64][2] of the kind's weights
+  int64_t num_panels = 0;
+  int64_t panel_bytes = 0;
+  const float* bias = nullptr;  // of the first panel's first output, or none
+  MatrixView out;               // all rows; the columns of the panels
+  bool accumulate = false;
+  float* scratch = nullptr;  // of kBlockScratch floats, 64-byte aligned
+};
+
+void MultiplyBlock(const BlockArgs& args);
 
 }  // namespace nightshift::cpu

@@ -1,5 +1,7 @@
 #include "kernels/cpu/target_name.h"
 
+#include "kernels/cpu/bf16_dots.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/target_name.cc"
 #include <hwy/foreach_target.h>
@@ -22,7 +24,7 @@ namespace nightshift::cpu {
 HWY_EXPORT(ThisTargetName);
 
 const char* TargetName() {
-  return HWY_DYNAMIC_DISPATCH(ThisTargetName)();
+  return HasBF16Dots() ? "AVX3_BF16" : HWY_DYNAMIC_DISPATCH(ThisTargetName)();
 }
 
 }  // namespace nightshift::cpu

@@ -3,7 +3,7 @@
 
 namespace nightshift::cpu {
 
-// "AVX3", "AVX2", "SSE4" or "SCALAR".
+// "AVX3_BF16" (AVX-512 with bf16 dots), "AVX3", "AVX2", "SSE4" or "SCALAR". Asks the processor.
 const char* TargetName();
 
 }  // namespace nightshift::cpu

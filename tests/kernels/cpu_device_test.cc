@@ -31,7 +31,7 @@ class CpuTargetNameTest : public CpuTargetTest {};
 
 // Without this a suite over targets could test one of them four times.
 TEST_P(CpuTargetNameTest, RunsOnTheForcedTarget) {
-  EXPECT_THAT(CreateDevice(1)->description(), HasSubstr(hwy::TargetName(GetParam())));
+  EXPECT_THAT(CreateDevice(1)->description(), HasSubstr(CpuTargetName(GetParam())));
 }
 
 INSTANTIATE_ON_CPU_TARGETS(CpuTargetNameTest);

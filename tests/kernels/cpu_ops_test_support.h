@@ -12,15 +12,20 @@
 #include <hwy/targets.h>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/bf16_dots.h"
 #include "kernels/device.h"
 #include "kernels/panel_layout.h"
 #include "tests/support/naive_ops.h"
 
 namespace nightshift {
 
+// AVX-512 with the instructions of kernels/cpu/bf16_dots.h.
+inline constexpr int64_t kBF16DotsTarget = HWY_AVX3 | HWY_AVX3_DL;
+
 // The targets that the library is built for and this machine has.
 inline std::vector<int64_t> CpuTargets() {
   std::vector<int64_t> targets;
+  if (cpu::HasBF16Dots()) targets.push_back(kBF16DotsTarget);
   for (const int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_SCALAR}) {
     if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
   }
@@ -40,8 +45,12 @@ class CpuTargetTest : public testing::TestWithParam<int64_t> {
   }
 };
 
+inline std::string CpuTargetName(int64_t target) {
+  return target == kBF16DotsTarget ? "AVX3_BF16" : hwy::TargetName(target);
+}
+
 inline std::string TargetTestName(const testing::TestParamInfo<int64_t>& info) {
-  return hwy::TargetName(info.param);
+  return CpuTargetName(info.param);
 }
 
 #define INSTANTIATE_ON_CPU_TARGETS(suite) \

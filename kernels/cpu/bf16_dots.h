@@ -1,0 +1,16 @@
+// Kernels of the instruction VDPBF16PS, which Highway has no target for: a lane of f32 takes the
+// products of two bf16 pairs. They join the targets that Highway chooses from: used where AVX-512
+// with VNNI ("AVX3_DL") may be used and the machine has the instruction.
+#pragma once
+
+#include "kernels/cpu/matmul_tile.h"
+
+namespace nightshift::cpu {
+
+// True if the chosen target has bf16 dots. Asks the processor: keep the answer.
+bool HasBF16Dots();
+
+// Of kind kBF16Dots; only where HasBF16Dots().
+const TileKernel& BF16DotKernel();
+
+}  // namespace nightshift::cpu

@@ -1,0 +1,63 @@
+// The innermost loops of matmul: a tile of a few rows by the 64 outputs of a panel, by run-time
+// dispatch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/tensor_view.h"
+
+namespace nightshift::cpu {
+
+// What is multiplied: the type of the weights, and for bf16 weights how.
+enum class TileKind : uint8_t {
+  kF32,       // f32 inputs
+  kF16,       // f32 inputs, weights widened
+  kBF16,      // f32 inputs, weights widened
+  kBF16Dots,  // bf16 inputs, two products a lane and instruction (VDPBF16PS)
+};
+
+// Rows are packed in segments of this many inputs: [K/64][rows of the tile][64], the last segment
+// padded with zeros, so that a tile's rows lie at fixed distances and in few cache lines.
+inline constexpr int64_t kSegmentInputs = 64;
+inline constexpr int64_t kMaxTileRows = 6;
+
+// Adds the products of a block of inputs to a tile's sums.
+struct TileArgs {
+  const std::byte* x = nullptr;        // packed rows, at the block's first input
+  const std::byte* weights = nullptr;  // of the block: in place [K/2][64][2], or expanded
+  int64_t pairs = 0;                   // pairs of inputs in the block
+  bool starts = false;                 // sums begin at 0 and not at what is in `sums`
+  float* sums = nullptr;               // [rows][64], 64-byte aligned
+};
+
+using MultiplyTile = void (*)(const TileArgs&);
+
+// The tiles of one kind. Whatever the number of rows, in place or expanded, a sum takes its inputs
+// in ascending order by the same instruction, and a block continues where the last one ended: the
+// bits of an output do not depend on rows or blocks.
+struct TileKernel {
+  int64_t rows_in_place = 0;  // of a tile at most
+  int64_t input_bytes = 0;    // of an element of packed x
+  MultiplyTile in_place[kMaxTileRows + 1] = {};  // by rows; [0] is unused
+  // For many tiles: writes a block's weights as f32 [64/W][K][W], which costs as much as two rows
+  // and spares every tile the widening and the strides. W = `expanded_outputs`, what a tile of
+  // kMaxTileRows multiplies at one time. None for kBF16Dots.
+  void (*expand)(const std::byte* weights, int64_t pairs, float* target) = nullptr;
+  int64_t expanded_outputs = 0;
+  MultiplyTile expanded[kMaxTileRows + 1] = {};
+};
+
+const TileKernel& TileKernelOf(TileKind kind);
+
+// out[t, n] (+)= sums[t][n] + bias[n] for the first out.columns of 64 outputs.
+struct StoreSumsArgs {
+  const float* sums = nullptr;
+  const float* bias = nullptr;  // or none
+  bool accumulate = false;
+  MatrixView out;
+};
+
+void StoreSums(const StoreSumsArgs& args);
+
+}  // namespace nightshift::cpu
