@@ -1,0 +1,259 @@
+// Each op of the CPU device against the measured roof of the machine, and matmul against oneDNN and
+// OpenBLAS, at shapes of real models. One JSON line a case and reference.
+//
+// Usage: kernels [--threads N] [--target AVX3_BF16|AVX3|AVX2] [--case TEXT]
+// TEXT: only cases whose name contains it. With one thread times are CPU times.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <hwy/targets.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+#include "kernels/base/worker_pool.h"
+#include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/target_name.h"
+#include "kernels/device.h"
+#include "kernels/panel_layout.h"
+#include "tests/bench/reference_matmul.h"
+#include "tests/bench/roof.h"
+#include "tests/bench/timing.h"
+
+namespace nightshift {
+namespace {
+
+struct Options {
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::string target;  // empty: the machine's best
+  std::string only;
+};
+
+constexpr double kRoundSeconds = 0.02;
+// Larger than the last-level cache share of any core that this runs on.
+constexpr int64_t kReadBytes = int64_t{512} << 20;
+
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+// Zero bytes at a 4096-byte border, touched.
+class Bytes {
+ public:
+  explicit Bytes(int64_t count)
+      : memory_(std::aligned_alloc(4096, static_cast<size_t>(RoundUp(count, 4096)))) {
+    std::memset(memory_.get(), 0, static_cast<size_t>(RoundUp(count, 4096)));
+  }
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+  float* floats() const { return static_cast<float*>(memory_.get()); }
+
+ private:
+  std::unique_ptr<void, Free> memory_;
+};
+
+struct Matrix {
+  Matrix(int64_t rows, int64_t columns)
+      : bytes(rows * columns * 4), view{bytes.floats(), rows, columns, columns} {}
+  Bytes bytes;
+  MatrixView view;
+};
+
+// A rival of a case and what it amounts to: `value` of it is `amount` over its seconds.
+struct Reference {
+  std::string name;
+  std::function<void()> run;
+  double amount = 0;
+};
+
+class KernelBench {
+ public:
+  explicit KernelBench(const Options& options)
+      : options_(options),
+        target_(cpu::TargetName()),
+        pool_(options.threads),
+        device_(CreateCpuDevice(options.threads).value()) {}
+
+  Ops& ops(ComputeType compute) { return device_->ops(compute); }
+  bool Wants(const std::string& name) const { return absl::StrContains(name, options_.only); }
+
+  // Multiply-adds at their fastest; of the bf16 compute type where there are dots.
+  Reference Peak(ComputeType compute) {
+    const PeakLoop loop{target_, compute == ComputeType::kBF16 && target_ == "AVX3_BF16"};
+    return {"peak", [this, loop] { RunPeakLoop(loop, pool_); },
+            static_cast<double>(PeakLoopFlops(loop) * pool_.num_threads())};
+  }
+  Reference Bandwidth() {
+    if (!read_.has_value()) read_.emplace(kReadBytes);
+    return {"bandwidth", [this] { ReadMemory(read_->data(), kReadBytes, pool_); },
+            static_cast<double>(kReadBytes)};
+  }
+
+  // Prints ours beside the references; a bandwidth is compared with `bytes`, others with `flops`.
+  void Compare(const std::string& name, const std::function<void()>& ours, double flops,
+               double bytes, const std::vector<Reference>& references) {
+    std::vector<std::function<void()>> functions = {ours};
+    for (const Reference& reference : references) {
+      functions.push_back(reference.run);
+    }
+    const std::vector<double> seconds = TimeInTurns(functions, options_.threads, kRoundSeconds);
+    for (size_t i = 0; i < references.size(); ++i) {
+      const bool is_bytes = references[i].name == "bandwidth";
+      const double value = (is_bytes ? bytes : flops) / seconds[0] * 1e-9;
+      const double reference = references[i].amount / seconds[i + 1] * 1e-9;
+      absl::PrintF(R"({"bench": "kernels", "case": "%s", "target": "%s", "threads": %d, )"
+                   R"("value": %.1f, "unit": "%s", "reference": "%s", "reference_value": %.1f, )"
+                   R"("ratio": %.3f})"
+                   "\n",
+                   name, target_, options_.threads, value, is_bytes ? "GB/s" : "GFLOP/s",
+                   references[i].name, reference, value / reference);
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  const Options options_;
+  const std::string target_;
+  WorkerPool pool_;
+  std::unique_ptr<Device> device_;
+  std::optional<Bytes> read_;
+};
+
+struct MatMulType {
+  const char* name;
+  ComputeType compute;
+  DType weight;
+};
+constexpr MatMulType kMatMulTypes[] = {{"bf16", ComputeType::kBF16, DType::kBF16},
+                                       {"f32", ComputeType::kF32, DType::kF32},
+                                       {"f32xF16", ComputeType::kF32, DType::kF16},
+                                       {"f32xBF16", ComputeType::kF32, DType::kBF16}};
+
+struct NamedShape {
+  const char* name;
+  int64_t outputs;
+  int64_t inputs;
+};
+constexpr NamedShape kMatMulShapes[] = {{"SmolLM2", 1536, 576},
+                                        {"SmolLM2 head", 49152, 576},
+                                        {"1B", 8192, 2048},
+                                        {"7B", 11008, 4096},
+                                        {"OPT-30B", 28672, 7168}};
+
+void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& shape) {
+  std::optional<Bytes> weights;
+  for (const int64_t rows : {1, 4, 8, 64, 128, 512}) {
+    const std::string name = absl::StrFormat("matmul %s M=%d %s %dx%d", type.name, rows, shape.name,
+                                             shape.inputs, shape.outputs);
+    if (!bench.Wants(name)) continue;
+    const int64_t weight_bytes =
+        PanelElements(shape.outputs, shape.inputs) * FloatBytes(type.weight);
+    if (!weights.has_value()) weights.emplace(weight_bytes);
+    const WeightShardView weight = {weights->data(), type.weight, 0, shape.outputs, shape.inputs};
+    Matrix x(rows, shape.inputs);
+    Matrix out(rows, shape.outputs);
+    const double flops = 2.0 * static_cast<double>(rows * shape.outputs * shape.inputs);
+    std::vector<Reference> references;
+    const MatMulShape reference_shape{rows, shape.outputs, shape.inputs};
+    if (type.weight == DType::kF32 || type.compute == ComputeType::kBF16) {
+      const auto onednn = OneDnnMatMul(reference_shape, type.compute == ComputeType::kBF16);
+      if (onednn) references.push_back({"oneDNN", onednn, flops});
+    }
+    if (type.weight == DType::kF32) {
+      references.push_back({"OpenBLAS", OpenBlasMatMul(reference_shape), flops});
+    }
+    references.push_back(rows <= 8 ? bench.Bandwidth() : bench.Peak(type.compute));
+    bench.Compare(
+        name,
+        [&] {
+          bench.ops(type.compute).MatMul({.x = x.view, .weight = weight, .out = out.view});
+        },
+        flops, static_cast<double>(weight_bytes), references);
+  }
+}
+
+void Run(const Options& options) {
+  KernelBench bench(options);
+  for (const NamedShape& shape : kMatMulShapes) {
+    for (const MatMulType& type : kMatMulTypes) {
+      RunMatMul(bench, type, shape);
+    }
+  }
+}
+
+// The other libraries take their threads and their instruction set from the environment, before
+// they are loaded: sets it and starts this program again.
+void SetEnvironment(const Options& options, char** argv) {
+  if (std::getenv("NIGHTSHIFT_BENCH_STARTED") != nullptr) return;
+  const std::string threads = absl::StrCat(options.threads);
+  setenv("NIGHTSHIFT_BENCH_STARTED", "1", 1);
+  setenv("OMP_NUM_THREADS", threads.c_str(), 1);
+  setenv("OPENBLAS_NUM_THREADS", threads.c_str(), 1);
+  if (options.target == "AVX2") {
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  } else if (options.target == "AVX3") {
+    setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_VNNI", 1);
+  }
+  execv("/proc/self/exe", argv);
+}
+
+// False where the machine does not have the target.
+bool ForceTarget(const std::string& target) {
+  if (target.empty()) return true;
+  const int64_t wanted = target == "AVX3_BF16" ? HWY_AVX3 | HWY_AVX3_DL
+                         : target == "AVX3"    ? HWY_AVX3
+                         : target == "AVX2"    ? HWY_AVX2
+                                               : 0;
+  if (wanted == 0 || (hwy::SupportedTargets() & wanted) != wanted) return false;
+  hwy::SetSupportedTargetsForTest(wanted);
+  return cpu::TargetName() == target;
+}
+
+// False when the arguments are not those of the usage.
+bool ReadArguments(int argc, char** argv, Options& options) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--threads") {
+      if (!absl::SimpleAtoi(argv[i + 1], &options.threads) || options.threads < 1) return false;
+    } else if (name == "--target") {
+      options.target = argv[i + 1];
+    } else if (name == "--case") {
+      options.only = argv[i + 1];
+    } else {
+      return false;
+    }
+  }
+  return argc % 2 == 1;
+}
+
+}  // namespace
+}  // namespace nightshift
+
+int main(int argc, char** argv) {
+  nightshift::Options options;
+  if (!nightshift::ReadArguments(argc, argv, options)) {
+    std::fprintf(stderr, "usage: kernels [--threads N] [--target AVX3_BF16|AVX3|AVX2] "
+                         "[--case TEXT]\n");
+    return 2;
+  }
+  nightshift::SetEnvironment(options, argv);
+  if (!nightshift::ForceTarget(options.target)) {
+    std::fprintf(stderr, "kernels: this machine has no target %s\n", options.target.c_str());
+    return 1;
+  }
+  nightshift::Run(options);
+  return 0;
+}
