@@ -21,7 +21,7 @@ constexpr std::array kQwen3 = {"Qwen3ForCausalLM"};
 constexpr std::array kMixtral = {"MixtralForCausalLM"};
 constexpr std::array kQwen3Moe = {"Qwen3MoeForCausalLM"};
 constexpr std::array kGemma2 = {"Gemma2ForCausalLM"};
-constexpr std::array kGemma3 = {"Gemma3ForCausalLM"};
+constexpr std::array kGemma3 = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
 constexpr std::array kPhi3 = {"Phi3ForCausalLM"};
 constexpr std::array kOlmo2 = {"Olmo2ForCausalLM"};
 constexpr std::array kGranite = {"GraniteForCausalLM"};
@@ -29,6 +29,11 @@ constexpr std::array kStableLm = {"StableLmForCausalLM"};
 constexpr std::array kGptNeoX = {"GPTNeoXForCausalLM"};
 constexpr std::array kFalcon = {"FalconForCausalLM"};
 constexpr std::array kOpt = {"OPTForCausalLM"};
+
+// What text_config of published Gemma 3 models leaves out where it is as for the 4B.
+constexpr char kGemma3TextDefaults[] =
+    R"({"vocab_size":262208,"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256,)"
+    R"("max_position_embeddings":131072,"sliding_window":4096})";
 
 constexpr std::array kFamilies = {
     Family{.name = "llama",
@@ -112,7 +117,8 @@ constexpr std::array kFamilies = {
            .read_config = ReadGemma3Config,
            .norm_weights_less_one = true,
            .gguf_window_period = 6,
-           .complete_gguf = CompleteGemma3FromGguf},
+           .complete_gguf = CompleteGemma3FromGguf,
+           .text_defaults = kGemma3TextDefaults},
     Family{.name = "phi3",
            .architectures = kPhi3,
            .model_type = "phi3",

@@ -38,7 +38,9 @@ struct SourceModel {
   std::optional<bool> qkv_bias;
   std::optional<bool> o_bias;
   std::optional<bool> ffn_bias;
-  bool plain_norms = false;        // norms without weight and bias (OPT's elementwise_affine false)
+  bool plain_norms = false;  // norms without weight and bias (OPT's elementwise_affine false)
+  // The checkpoint holds an image encoder beside the text model; it is passed over.
+  bool has_image_encoder = false;
   std::vector<std::string> notes;  // what a person may want to know, one sentence each
 };
 
@@ -71,6 +73,9 @@ struct Family {
   void (*complete_gguf)(GgufKeys& keys, ModelConfig& config) = nullptr;  // family_gguf.h
   // Layers may have experts. In GGUF a file with experts is of such a family only.
   bool has_experts = false;
+  // Of models that also take images: members of text_config that may be missing, as JSON; nullptr:
+  // config.json has no text_config.
+  const char* text_defaults = nullptr;
   int64_t default_context_tokens = 0;  // where config.json need not say; 0: it must
 };
 

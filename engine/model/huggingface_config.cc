@@ -75,23 +75,45 @@ int64_t ReadHeadWidth(JsonReader& reader, const ModelConfig& config) {
   return config.model_width / config.num_heads;
 }
 
+// The text model's configuration of a model that also takes images: text_config over the defaults,
+// with the end ids of the whole model.
+absl::StatusOr<Json> TextConfig(const Json& json, const char* defaults) {
+  const Json& text_config = json["text_config"];
+  if (!text_config.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(kConfigFile, ": text_config is not an object"));
+  }
+  Json text = Json::parse(defaults, nullptr, false);
+  text.update(text_config);
+  for (const char* name : {"bos_token_id", "eos_token_id", "quantization_config"}) {
+    if (json.contains(name)) {
+      text[name] = json[name];
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<SourceModel> SourceModelFromHuggingFace(const std::string& config_json,
                                                        const std::string& generation_config_json) {
-  ASSIGN_OR_RETURN(const Json json, ParseStrictJson(config_json, kConfigFile));
+  ASSIGN_OR_RETURN(Json json, ParseStrictJson(config_json, kConfigFile));
   Json generation = Json::object();
   if (!generation_config_json.empty()) {
     ASSIGN_OR_RETURN(generation, ParseStrictJson(generation_config_json, kGenerationFile));
   }
   ASSIGN_OR_RETURN(const Family* const family, FamilyOfConfig(json, kConfigFile));
+  SourceModel model;
+  if (family->text_defaults != nullptr && json.contains("text_config")) {
+    ASSIGN_OR_RETURN(json, TextConfig(json, family->text_defaults));
+    model.has_image_encoder = true;
+    model.notes.push_back("the image encoder is left out: the pack takes text only");
+  }
   JsonReader reader(json, kConfigFile);
   if (reader.Has("quantization_config")) {
     reader.Refuse("quantization_config",
                   "is set: quantised Hugging Face checkpoints are not "
                   "supported; import the original or a GGUF file");
   }
-  SourceModel model;
   ModelConfig& config = model.config;
   config.family = family->name;
   config.architecture = family->architectures.front();

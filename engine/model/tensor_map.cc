@@ -28,6 +28,12 @@ constexpr std::array kPassedOver = {".rotary_emb.inv_freq",     ".attn_rot_embd"
                                     "rope_factors_long.weight", ".attention.bias",
                                     ".attention.masked_bias"};
 
+bool IsOfImageEncoder(absl::string_view name) {
+  absl::ConsumePrefix(&name, kModelPrefix);
+  return absl::StartsWith(name, "vision_tower.") ||
+         absl::StartsWith(name, "multi_modal_projector.");
+}
+
 // The checkpoint's tensors by name, and which of them have found a use.
 class TensorIndex {
  public:
@@ -36,21 +42,26 @@ class TensorIndex {
       by_name_[tensor.name] = {&tensor, false};
     }
   }
-  // Some published files lack the `model.` prefix.
+  // Some published files lack the `model.` prefix; models that also take images have one more.
   const SourceTensor* Find(absl::string_view name) const {
-    auto entry = by_name_.find(name);
-    if (entry == by_name_.end() && absl::ConsumePrefix(&name, kModelPrefix)) {
-      entry = by_name_.find(name);
+    const absl::string_view stem = absl::StripPrefix(name, kModelPrefix);
+    for (const std::string& candidate :
+         {std::string(name), std::string(stem), absl::StrCat("language_model.", name),
+          absl::StrCat("model.language_model.", stem)}) {
+      const auto entry = by_name_.find(candidate);
+      if (entry != by_name_.end()) {
+        return entry->second.tensor;
+      }
     }
-    return entry == by_name_.end() ? nullptr : entry->second.tensor;
+    return nullptr;
   }
   void MarkUsed(const SourceTensor& tensor) { by_name_[tensor.name].used = true; }
-  absl::Status CheckAllUsed() const {
+  absl::Status CheckAllUsed(bool has_image_encoder) const {
     for (const auto& [name, entry] : by_name_) {
       const bool passed_over =
           std::any_of(kPassedOver.begin(), kPassedOver.end(),
                       [&name = name](const char* ending) { return absl::EndsWith(name, ending); });
-      if (!entry.used && !passed_over) {
+      if (!entry.used && !passed_over && !(has_image_encoder && IsOfImageEncoder(name))) {
         return absl::InvalidArgumentError(
             absl::StrCat("tensor ", name,
                          " has no use in this architecture: the model computes more than "
@@ -288,7 +299,7 @@ absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat form
     }
     map.tensors.push_back(std::move(origin));
   }
-  RETURN_IF_ERROR(index.CheckAllUsed());
+  RETURN_IF_ERROR(index.CheckAllUsed(model.has_image_encoder));
   return map;
 }
 

@@ -126,7 +126,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("opt", "opt_postnorm", "llama", "llama3_rope", "llama_linear_rope",
                     "llama_tied", "llama_yarn_rope", "mistral", "qwen2", "qwen3", "gemma2",
                     "gemma3", "gemma3_linear", "phi3", "olmo2", "granite", "stablelm", "gpt_neox",
-                    "falcon", "mixtral", "qwen3_moe", "qwen3_moe_sparse", "qwen3_moe_step"),
+                    "falcon", "mixtral", "qwen3_moe", "qwen3_moe_sparse", "qwen3_moe_step",
+                    "qwen2_sliding", "phi3_longrope", "stablelm_parallel", "gpt_neox_sequential",
+                    "falcon_heads"),
     [](const testing::TestParamInfo<const char*>& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(TinyGguf, GoldenLogitsTest,

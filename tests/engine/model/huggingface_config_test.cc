@@ -1,5 +1,6 @@
 #include "engine/model/huggingface_config.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,23 @@ std::string TinyConfig(const std::string& model) {
   return ReadWholeFile(std::string(TEST_DATA_DIR) + "/tiny/" + model + "/config.json");
 }
 
-// The llama config with some members replaced; null removes one.
-std::string LlamaWith(const Json& changes) {
-  Json config = Json::parse(TinyConfig("llama"));
-  config.merge_patch(changes);
+// The config of a tiny model with some members replaced; null removes one.
+std::string With(const std::string& model, const Json& changes) {
+  Json config = Json::parse(TinyConfig(model));
+  config.merge_patch(changes.is_null() ? Json::object() : changes);
   return config.dump();
+}
+
+std::string LlamaWith(const Json& changes) {
+  return With("llama", changes);
+}
+
+absl::StatusOr<ModelConfig> Read(const std::string& model, const Json& changes) {
+  absl::StatusOr<SourceModel> source = SourceModelFromHuggingFace(With(model, changes), "");
+  if (!source.ok()) {
+    return source.status();
+  }
+  return source->config;
 }
 
 TEST(HuggingFaceConfigTest, ReadsLlama) {
@@ -173,6 +186,220 @@ TEST(HuggingFaceConfigTest, ModelTypeDecidesWhereTheArchitectureIsMissing) {
                        SourceModelFromHuggingFace(LlamaWith({{"architectures", nullptr}}), ""));
   EXPECT_EQ(model.config.family, "llama");
 }
+
+TEST(HuggingFaceConfigTest, ReadsWhichLayersSlide) {
+  struct Case {
+    const char* model;
+    Json changes;
+    int64_t window;
+    std::vector<bool> layers;
+  };
+  const std::vector<Case> cases = {
+      {"mistral", {}, 8, {true, true, true}},
+      {"mistral", {{"sliding_window", nullptr}}, 0, {}},
+      {"mistral", {{"sliding_window", 256}}, 0, {}},  // as long as the context
+      {"qwen2", {{"sliding_window", 8}}, 0, {}},      // use_sliding_window is false
+      {"qwen2_sliding", {}, 8, {false, true, true}},
+      {"qwen2_sliding", {{"layer_types", nullptr}}, 8, {false, true, true}},
+      {"qwen2_sliding", {{"layer_types", nullptr}, {"max_window_layers", 3}}, 0, {}},
+      {"gemma2", {}, 8, {true, false, true, false}},
+      {"gemma2", {{"layer_types", nullptr}}, 8, {true, false, true, false}},
+      {"gemma3", {}, 8, {true, true, false, true}},
+      {"gemma3", {{"layer_types", nullptr}}, 8, {true, true, false, true}},
+      {"gemma3",
+       {{"layer_types", nullptr},
+        {"sliding_window_pattern", nullptr},
+        {"_sliding_window_pattern", nullptr}},
+       8,
+       {true, true, true, true}},
+      {"phi3", {{"sliding_window", 100}}, 100, {true, true, true}},
+  };
+  for (const Case& one : cases) {
+    ASSERT_OK_AND_ASSIGN(const ModelConfig config, Read(one.model, one.changes));
+    EXPECT_EQ(config.sliding_window, one.window) << one.model << one.changes;
+    EXPECT_EQ(config.sliding_layers, one.layers) << one.model << one.changes;
+  }
+}
+
+TEST(HuggingFaceConfigTest, ReadsTheNumbersOfGemma) {
+  ASSERT_OK_AND_ASSIGN(ModelConfig config, Read("gemma2", {}));
+  EXPECT_EQ(config.attention_softcap, 2.0F);
+  EXPECT_EQ(config.logit_softcap, 10.0F);
+  EXPECT_NEAR(config.attention_scale, 1.0 / std::sqrt(24.0), 1e-7);
+  EXPECT_NEAR(config.embedding_multiplier, std::sqrt(96.0), 1e-6);
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  // Null means none; a file that does not name a cap has that of the published models.
+  Json json = Json::parse(TinyConfig("gemma2"));
+  json["attn_logit_softcapping"] = nullptr;
+  json.erase("final_logit_softcapping");
+  ASSERT_OK_AND_ASSIGN(const SourceModel model, SourceModelFromHuggingFace(json.dump(), ""));
+  EXPECT_EQ(model.config.attention_softcap, 0.0F);
+  EXPECT_EQ(model.config.logit_softcap, 30.0F);
+  ASSERT_OK_AND_ASSIGN(config, Read("gemma3_linear", {}));
+  EXPECT_EQ(config.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(config.rope.theta, 1e6);
+  ASSERT_TRUE(config.sliding_rope.has_value());
+  EXPECT_EQ(config.sliding_rope->scaling, RopeScaling::kNone);
+  EXPECT_EQ(config.sliding_rope->theta, 1e4);
+}
+
+TEST(HuggingFaceConfigTest, ReadsRotationByLayerType) {
+  ASSERT_OK_AND_ASSIGN(
+      const ModelConfig config,
+      Read("gemma3",
+           {{"rope_theta", nullptr},
+            {"rope_parameters",
+             {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 2e6}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 3e4}}}}}}));
+  EXPECT_EQ(config.rope.factor, 8.0);
+  EXPECT_EQ(config.rope.theta, 2e6);
+  EXPECT_EQ(config.sliding_rope->theta, 3e4);
+}
+
+TEST(HuggingFaceConfigTest, ReadsTheTextModelOfOneThatTakesImages) {
+  Json text = Json::parse(TinyConfig("gemma3"));
+  for (const char* name : {"architectures", "eos_token_id", "head_dim", "num_attention_heads"}) {
+    text.erase(name);
+  }
+  const Json json = {{"architectures", {"Gemma3ForConditionalGeneration"}},
+                     {"model_type", "gemma3"},
+                     {"eos_token_id", {2, 106}},
+                     {"vision_config", {{"hidden_size", 1152}}},
+                     {"text_config", text}};
+  ASSERT_OK_AND_ASSIGN(const SourceModel model, SourceModelFromHuggingFace(json.dump(), ""));
+  EXPECT_TRUE(model.has_image_encoder);
+  EXPECT_EQ(model.notes.size(), 1U);
+  EXPECT_EQ(model.config.family, "gemma3");
+  EXPECT_EQ(model.config.model_width, 96);
+  EXPECT_EQ(model.config.num_heads, 8);  // left out: as in the 4B
+  EXPECT_EQ(model.config.head_width, 256);
+  EXPECT_EQ(model.config.eos_tokens, (std::vector<int32_t>{2, 106}));
+}
+
+TEST(HuggingFaceConfigTest, ReadsTheMultipliersOfGranite) {
+  ASSERT_OK_AND_ASSIGN(const ModelConfig config, Read("granite", {}));
+  EXPECT_EQ(config.embedding_multiplier, 3.0F);
+  EXPECT_EQ(config.residual_multiplier, 0.6F);
+  EXPECT_EQ(config.attention_scale, 0.15F);
+  EXPECT_EQ(config.logit_multiplier, 2.0F);
+}
+
+TEST(HuggingFaceConfigTest, ReadsYarn) {
+  ASSERT_OK_AND_ASSIGN(ModelConfig config, Read("llama_yarn_rope", {}));
+  EXPECT_EQ(config.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(config.rope.original_context_tokens, 32);
+  EXPECT_NEAR(config.rope.magnitude, 1.0 + 0.1 * std::log(4.0), 1e-12);
+  ASSERT_OK_AND_ASSIGN(
+      config, Read("llama_yarn_rope", {{"rope_scaling",
+                                        {{"attention_factor", 1.5},
+                                         {"beta_fast", 16},
+                                         {"truncate", false},
+                                         {"original_max_position_embeddings", nullptr}}}}));
+  EXPECT_EQ(config.rope.magnitude, 1.5);
+  EXPECT_EQ(config.rope.beta_fast, 16.0);
+  EXPECT_FALSE(config.rope.truncate);
+  EXPECT_EQ(config.rope.original_context_tokens, 128);  // the context
+}
+
+TEST(HuggingFaceConfigTest, LongRopeKeepsTheContextOfItsShortFactors) {
+  ASSERT_OK_AND_ASSIGN(const SourceModel model,
+                       SourceModelFromHuggingFace(TinyConfig("phi3_longrope"), ""));
+  EXPECT_EQ(model.config.context_tokens, 96);
+  ASSERT_EQ(model.notes.size(), 1U);
+  EXPECT_NE(model.notes[0].find("96 tokens, not 384"), std::string::npos);
+  EXPECT_EQ(model.config.rope.rotary_width, 12);
+  EXPECT_EQ(model.config.rope.divisors.back(), 2.5F);
+  EXPECT_NEAR(model.config.rope.magnitude, std::sqrt(1.0 + std::log(4.0) / std::log(96.0)), 1e-12);
+}
+
+TEST(HuggingFaceConfigTest, FalconNeedNotNameItsContext) {
+  ASSERT_OK_AND_ASSIGN(const ModelConfig config,
+                       Read("falcon", {{"max_position_embeddings", nullptr}}));
+  EXPECT_EQ(config.context_tokens, 2048);
+  EXPECT_EQ(config.num_kv_heads, 1);
+  EXPECT_TRUE(config.shared_norm);
+}
+
+struct FamilyRefusal {
+  const char* name;
+  const char* model;
+  Json changes;
+  const char* message;
+};
+
+class RefusedFamilyConfigTest : public ::testing::TestWithParam<FamilyRefusal> {};
+
+TEST_P(RefusedFamilyConfigTest, IsRefusedByName) {
+  EXPECT_THAT(Read(GetParam().model, GetParam().changes), StatusIs(kInvalid, GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, RefusedFamilyConfigTest,
+    ::testing::Values(
+        FamilyRefusal{"WindowZero", "mistral", {{"sliding_window", 0}}, "sliding_window"},
+        FamilyRefusal{"WindowNegative", "mistral", {{"sliding_window", -4}}, "sliding_window"},
+        FamilyRefusal{"WindowIsText", "mistral", {{"sliding_window", "8"}}, "sliding_window"},
+        FamilyRefusal{"LayersOfAnotherNumber",
+                      "gemma2",
+                      {{"layer_types", {"full_attention"}}},
+                      "layer_types is not a list of 4 layers"},
+        FamilyRefusal{"LayersOfAnotherType",
+                      "gemma2",
+                      {{"layer_types", {"full_attention", "chunked_attention", 1, nullptr}}},
+                      "neither full_attention nor sliding_attention"},
+        FamilyRefusal{"CapNegative", "gemma2", {{"attn_logit_softcapping", -50.0}}, "softcapping"},
+        FamilyRefusal{"CapZero", "gemma2", {{"final_logit_softcapping", 0}}, "is not above 0"},
+        FamilyRefusal{"ScoreScaleZero",
+                      "gemma2",
+                      {{"query_pre_attn_scalar", 0}},
+                      "query_pre_attn_scalar is not above 0"},
+        FamilyRefusal{
+            "GemmaWithoutHeadWidth", "gemma3", {{"head_dim", nullptr}}, "head_dim is missing"},
+        FamilyRefusal{"BothDirections",
+                      "gemma3",
+                      {{"use_bidirectional_attention", true}},
+                      "use_bidirectional_attention is true"},
+        FamilyRefusal{"PatternZero",
+                      "gemma3",
+                      {{"layer_types", nullptr}, {"sliding_window_pattern", 0}},
+                      "sliding_window_pattern"},
+        FamilyRefusal{"RotationByTypeElsewhere",
+                      "qwen2",
+                      {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e4}}}}}},
+                      "rotation by layer type belongs to Gemma 3"},
+        FamilyRefusal{
+            "Alibi", "falcon", {{"alibi", true}}, "alibi is true, which is not supported"},
+        FamilyRefusal{"NewDecoder",
+                      "falcon",
+                      {{"new_decoder_architecture", true}},
+                      "new_decoder_architecture is true"},
+        FamilyRefusal{
+            "SequentialFalcon", "falcon", {{"parallel_attn", false}}, "parallel_attn is false"},
+        FamilyRefusal{"StableLmHeadNorm", "stablelm", {{"qk_layernorm", true}}, "qk_layernorm"},
+        FamilyRefusal{"RotationAboveOne",
+                      "stablelm",
+                      {{"partial_rotary_factor", 1.5}},
+                      "partial_rotary_factor"},
+        FamilyRefusal{"NoRotation", "gpt_neox", {{"rotary_pct", 0}}, "rotary_width"},
+        FamilyRefusal{"OddRotation", "gpt_neox", {{"rotary_pct", 0.2}}, "rotary_width 3 is odd"},
+        FamilyRefusal{"LogitsDividedByZero", "granite", {{"logits_scaling", 0}}, "logits_scaling"},
+        FamilyRefusal{
+            "NegativeBranches", "granite", {{"residual_multiplier", -0.5}}, "residual_multiplier"},
+        FamilyRefusal{
+            "ScoresTimesZero", "granite", {{"attention_multiplier", 0.0}}, "attention_multiplier"},
+        FamilyRefusal{"LongRopeOfAnotherLength",
+                      "phi3_longrope",
+                      {{"rope_scaling", {{"short_factor", {1.0, 2.0}}}}},
+                      "short_factor is not a list of 6 numbers"},
+        FamilyRefusal{"LongRopeOfTexts",
+                      "phi3_longrope",
+                      {{"rope_scaling", {{"short_factor", {1, 1, 1, 1, 1, "x"}}}}},
+                      "short_factor holds something that is not a number"},
+        FamilyRefusal{"LongRopeNegative",
+                      "phi3_longrope",
+                      {{"rope_scaling", {{"short_factor", {1, 1, 1, 1, 1, -1}}}}},
+                      "not positive"}),
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 struct RefusedCase {
   const char* name;

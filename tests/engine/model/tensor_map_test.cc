@@ -153,5 +153,63 @@ TEST_F(TensorMapTest, QuantisedVectorIsRefused) {
   EXPECT_THAT(Map(), StatusIs(kInvalid, "model.norm.weight is a vector of type I8G32"));
 }
 
+const TensorOrigin& OriginOf(const TensorMap& map, const std::string& name) {
+  return *std::find_if(map.tensors.begin(), map.tensors.end(),
+                       [&name](const TensorOrigin& origin) { return origin.spec.name == name; });
+}
+
+TEST_F(TensorMapTest, RowsOfStackedMatricesAreFoundOneBehindTheOther) {
+  Open("phi3");  // 4 heads of 16 and as many keys and values
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  const TensorOrigin& k = OriginOf(map, "layers.1.k.weight");
+  EXPECT_EQ(k.source->name, "model.layers.1.self_attn.qkv_proj.weight");
+  EXPECT_EQ(k.SourceRow(0), 64);
+  EXPECT_EQ(k.SourceRow(63), 127);
+  EXPECT_EQ(OriginOf(map, "layers.1.v.weight").SourceRow(5), 133);
+  EXPECT_EQ(OriginOf(map, "layers.1.gate.weight").SourceRow(171), 171);
+  EXPECT_EQ(OriginOf(map, "layers.1.up.weight").SourceRow(171), 343);
+}
+
+TEST_F(TensorMapTest, RowsOfEachHeadAreFoundBesideEachOther) {
+  Open("gpt_neox");  // per head: q, k, v of 16 rows
+  ASSERT_OK_AND_ASSIGN(const TensorMap map, Map());
+  EXPECT_EQ(OriginOf(map, "layers.0.q.weight").SourceRow(17), 48 + 1);
+  EXPECT_EQ(OriginOf(map, "layers.0.k.weight").SourceRow(17), 48 + 16 + 1);
+  EXPECT_EQ(OriginOf(map, "layers.0.v.bias").SourceRow(63), 3 * 48 + 32 + 15);
+}
+
+TEST_F(TensorMapTest, FusedMatrixOfAnotherHeightIsNamed) {
+  Open("phi3");
+  Tensor("model.layers.0.self_attn.qkv_proj.weight").shape = {191, 64};
+  EXPECT_THAT(Map(), StatusIs(kInvalid, "the configuration asks for [192, 64]"));
+}
+
+TEST_F(TensorMapTest, OneIsAddedToNormsThatAreStoredLessOne) {
+  Open("gemma3");
+  ASSERT_OK_AND_ASSIGN(TensorMap map, Map());
+  EXPECT_EQ(OriginOf(map, "layers.0.q_norm.weight").added, 1.0F);
+  EXPECT_EQ(OriginOf(map, "final_norm.weight").added, 1.0F);
+  EXPECT_EQ(OriginOf(map, "layers.0.q.weight").added, 0.0F);
+  Open("qwen3");
+  ASSERT_OK_AND_ASSIGN(map, Map());
+  EXPECT_EQ(OriginOf(map, "layers.0.q_norm.weight").added, 0.0F);
+}
+
+TEST_F(TensorMapTest, TheTextModelOfOneThatTakesImagesIsFoundUnderEitherPrefix) {
+  for (const std::string prefix : {"language_model.model.", "model.language_model."}) {
+    Open("gemma3");
+    for (SourceTensor& tensor : tensors_) {
+      tensor.name = prefix + tensor.name.substr(std::string("model.").size());
+    }
+    Add("vision_tower.vision_model.embeddings.position_embedding.weight", {4, 4});
+    Add("model.multi_modal_projector.mm_soft_emb_norm.weight", {4});
+    EXPECT_THAT(Map(), StatusIs(kInvalid, "has no use"));
+    model_.has_image_encoder = true;
+    EXPECT_OK(Map());
+    Add("audio_tower.weight", {4});
+    EXPECT_THAT(Map(), StatusIs(kInvalid, "audio_tower.weight has no use"));
+  }
+}
+
 }  // namespace
 }  // namespace nightshift
