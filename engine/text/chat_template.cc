@@ -5,10 +5,12 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/jinja/budget.h"
+#include "engine/text/jinja/builtins.h"
 #include "engine/text/jinja/conversions.h"
 #include "engine/text/jinja/evaluator.h"
 #include "engine/text/jinja/lexer.h"
 #include "engine/text/jinja/parser.h"
+#include "engine/text/template_arguments.h"
 #include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
 
@@ -41,18 +43,19 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(const std::str
   return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(program), limits));
 }
 
-absl::StatusOr<RenderedText> ChatTemplate::Render(const nlohmann::json& messages,
+absl::StatusOr<RenderedText> ChatTemplate::Render(const nlohmann::ordered_json& messages,
                                                   const RenderOptions& options) const {
+  RETURN_IF_ERROR(CheckTemplateArguments(options.arguments));
   JinjaBudget budget(limits_.max_steps, limits_.max_work_bytes);
-  JinjaEvaluator evaluator(program_->source, static_cast<size_t>(limits_.max_output_bytes), budget);
-  if (!options.arguments.is_object() && !options.arguments.is_null()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "chat template arguments: want an object, found ", options.arguments.type_name()));
+  JinjaEvaluator evaluator(program_->source, static_cast<size_t>(limits_.max_output_bytes),
+                           options.now_us.value_or(0), budget);
+  if (options.now_us.has_value()) {
+    evaluator.Define("strftime_now", JinjaValue::Callable(StrftimeNow()));
   }
   for (auto argument = options.arguments.begin(); argument != options.arguments.end(); ++argument) {
     ASSIGN_OR_RETURN(
         JinjaValue value,
-        FromJson(argument.value(), absl::StrCat("chat template argument ", argument.key())));
+        FromJson(argument.value(), absl::StrCat("chat_template_kwargs.", argument.key())));
     evaluator.Define(argument.key(), std::move(value));
   }
   ASSIGN_OR_RETURN(JinjaValue list, FromJson(messages, "messages"));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,12 @@ struct RenderOptions {
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  // More variables for the template (chat_template_kwargs), as untrusted as the messages. They
-  // cannot replace messages, bos_token, eos_token or add_generation_prompt.
-  nlohmann::json arguments = nlohmann::json::object();
+  // More variables for the template, as CheckTemplateArguments wants them; as untrusted as the
+  // messages.
+  nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
+  // What strftime_now tells, microseconds of Unix time, in UTC. Absent: the template does not have
+  // that function, and takes the date that it holds for that case.
+  std::optional<int64_t> now_us = std::nullopt;
 };
 
 // Immutable; Render is thread-safe.
@@ -48,10 +52,10 @@ class ChatTemplate {
                                                              ChatTemplateLimits limits = {});
   ~ChatTemplate();
 
-  // messages: a JSON array of {"role", "content", ...}.
+  // messages: a JSON array of {"role", "content", ...}, whose order of names tojson keeps.
   // Errors: INVALID_ARGUMENT with line and expression (also raise_exception);
   // RESOURCE_EXHAUSTED naming the limit.
-  absl::StatusOr<RenderedText> Render(const nlohmann::json& messages,
+  absl::StatusOr<RenderedText> Render(const nlohmann::ordered_json& messages,
                                       const RenderOptions& options) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace nightshift {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 absl::Status NoTokenizer() {
   return absl::FailedPreconditionError(
@@ -119,8 +119,8 @@ absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodePrompt(
                        options.parse_special_in_content ? Whole(prompt) : std::vector<TextRange>());
 }
 
-absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeChat(const nlohmann::json& messages,
-                                                               const EncodeOptions& options) const {
+absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeChat(
+    const nlohmann::ordered_json& messages, const EncodeOptions& options) const {
   if (tokenizer_ == nullptr) return NoTokenizer();
   if (chat_template_ == nullptr) {
     return absl::FailedPreconditionError(
@@ -135,7 +135,8 @@ absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeChat(const nlohmann::j
           normalized, {.add_generation_prompt = options.add_generation_prompt,
                        .bos_token = text_of(spec.bos_token),
                        .eos_token = spec.eos_tokens.empty() ? "" : text_of(spec.eos_tokens.front()),
-                       .arguments = options.template_arguments}));
+                       .arguments = options.template_arguments,
+                       .now_us = options.now_us}));
   return EncodeWithBos(rendered.text,
                        options.parse_special_in_content ? Whole(rendered.text) : rendered.trusted);
 }

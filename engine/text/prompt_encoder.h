@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,10 @@ struct EncodeOptions {
   // forges a turn by writing <|im_end|> in a document.
   bool parse_special_in_content = false;
   bool add_generation_prompt = true;
-  nlohmann::json template_arguments = nlohmann::json::object();
+  // chat_template_kwargs, as CheckTemplateArguments wants them.
+  nlohmann::ordered_json template_arguments = nlohmann::ordered_json::object();
+  // See RenderOptions.
+  std::optional<int64_t> now_us = std::nullopt;
 };
 
 // Thread-safe after Create.
@@ -44,7 +48,7 @@ class PromptEncoder {
   // content parts {"type": "text", "text": ...} are joined to one text.
   // Errors: INVALID_ARGUMENT naming message and field, or template line and expression;
   // RESOURCE_EXHAUSTED naming a limit of the template; FAILED_PRECONDITION.
-  absl::StatusOr<std::vector<int32_t>> EncodeChat(const nlohmann::json& messages,
+  absl::StatusOr<std::vector<int32_t>> EncodeChat(const nlohmann::ordered_json& messages,
                                                   const EncodeOptions& options) const;
   // nullptr for a pack without tokenizer.
   const Tokenizer* tokenizer() const { return tokenizer_.get(); }

@@ -6,7 +6,7 @@
 namespace nightshift {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 json ValueToJson(const google::protobuf::Value& value);
 

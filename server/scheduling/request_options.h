@@ -21,6 +21,6 @@ SamplingParams ResolveSampling(const v1::SamplingOptions& job, const v1::Samplin
 EncodeOptions ResolvePromptOptions(const v1::PromptOptions& job, const v1::PromptOptions& row);
 
 // Messages as templates take them: [{"role", "content", "name"?}].
-nlohmann::json MessagesToJson(const v1::Chat& chat);
+nlohmann::ordered_json MessagesToJson(const v1::Chat& chat);
 
 }  // namespace nightshift

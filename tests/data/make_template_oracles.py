@@ -6,6 +6,8 @@ Needs jinja2 3.1. The templates are our own, in the style that the named model f
 """
 
 import argparse
+import copy
+import datetime
 import json
 import pathlib
 
@@ -13,19 +15,28 @@ import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+import generated_templates
+from template_styles import STYLES
+
+
+NOW = datetime.datetime(2025, 3, 15, 11, 4, 5, 123456)  # UTC, as the server tells it
+
 
 class Generation(Extension):
-    """{% generation %}, which transformers adds; it renders its body."""
+    """{% generation %}, which transformers adds: its body is a call block, and renders as it is."""
 
     tags = {"generation"}
 
     def parse(self, parser):
         line = next(parser.stream).lineno
         body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.Scope(body, lineno=line)
+        return jinja2.nodes.CallBlock(self.call_method("rendered"), [], [], body).set_lineno(line)
+
+    def rendered(self, caller):
+        return caller()
 
 
-def environment():
+def environment(with_time=False):
     env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
 
     def raise_exception(message):
@@ -36,6 +47,8 @@ def environment():
 
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
+    if with_time:
+        env.globals["strftime_now"] = NOW.strftime
     return env
 
 
@@ -339,6 +352,12 @@ CHATS = {
 TOOLS = [{"function": {"description": "Tells the \"weather\" of a caf\u00e9's town", "name": "weather",
                        "parameters": {"properties": {"city": {"type": "string"}}, "required": ["city"], "type": "object"}}, "type": "function"}]
 
+NESTED_TOOLS = TOOLS + [{"type": "function", "function": {"name": "book", "description": "Books a table", "strict": True, "parameters": {
+    "type": "object", "required": ["when", "guests"], "properties": {
+        "when": {"type": "string", "description": "ISO time", "x-order": 1}, "guests": {"type": "array", "items": {"type": "object", "properties": {
+            "name": {"type": "string"}, "diet": {"enum": ["none", "vegan", 7]}}, "required": ["name"]}},
+        "note": {"type": ["string", "null"], "default": {"z": 1, "a": [True, None]}}}}}}]
+
 ARGUMENTS = {
     "plain": {},
     "tools": {"tools": TOOLS, "tools_in_user_message": False},
@@ -427,15 +446,51 @@ SNIPPETS = [
 
 def render(env, source, variables):
     try:
-        return {"text": env.from_string(source).render(**variables)}
-    except (jinja2.exceptions.TemplateError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError) as error:
+        # Jinja lets some filters change a list in place.
+        return {"text": env.from_string(source).render(**copy.deepcopy(variables))}
+    except (jinja2.exceptions.TemplateError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError, SyntaxError, LookupError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def dump(path, cases):
-    document = {"format": "oracle/1", "made_with": {"jinja2": jinja2.__version__}, "cases": cases}
+def style_cases():
+    """Each style over all chats: bare, and with tools, documents and switches where it looks at them."""
+    env = environment(with_time=True)
+    arguments = {"tools": NESTED_TOOLS, "documents": [{"title": "A", "text": "First."}, {"text": "Second <|end|>", "title": "B"}],
+                 "enable_thinking": False, "reasoning_effort": "low", "controls": {"length": "short"}}
+    for style, source in STYLES.items():
+        for chat, messages in CHATS.items():
+            for given in ({}, {name: value for name, value in arguments.items() if name in source}):
+                for generation in (True, False) if given or not any(name in source for name in arguments) else (True,):
+                    variables = dict(given, messages=messages, add_generation_prompt=generation, bos_token="<s>", eos_token="</s>")
+                    yield {"name": f"{style}/{chat}/{'with' if given else 'bare'}/{'prompt' if generation else 'closed'}", "template": style, "chat": chat,
+                           "arguments": list(given), "add_generation_prompt": generation, **render(env, source, variables)}
+    # Values that several cases share.
+    yield {"chats": CHATS, "arguments": arguments, "templates": STYLES}
+
+
+def generated_cases(seed, count):
+    """Generated sentences that mean something: one in four may fail, and what Python writes addresses into is left out."""
+    env = environment(with_time=True)
+    cases = []
+    for source in generated_templates.templates(seed, 20 * count):
+        rendered = render(env, source, generated_templates.CONTEXT)
+        failed = sum("error" in case for case in cases)
+        if len(source) > 600 or " at 0x" in rendered.get("text", "") or ("error" in rendered and 4 * failed > len(cases)):
+            continue
+        cases.append({"name": f"generated_{len(cases):03d}", "source": source, **rendered})
+        if len(cases) == count:
+            return cases
+    raise RuntimeError("too few sentences")
+
+
+def write(path, document):
+    document = {"format": "oracle/1", "made_with": {"jinja2": jinja2.__version__}, **document}
     path.write_text(json.dumps(document, indent=0, ensure_ascii=True) + "\n")
-    print(path, len(cases), sum("error" in case for case in cases))
+    print(path, len(document["cases"]), sum("error" in case for case in document["cases"]))
+
+
+def dump(path, cases):
+    write(path, {"cases": cases})
 
 
 def main():
@@ -456,10 +511,11 @@ def main():
                     name = f"{template_name}/{chat_name}/{arguments_name}/{'prompt' if generation else 'closed'}"
                     cases.append({"name": name, "template": template_name, "messages": messages, "arguments": arguments,
                                   "add_generation_prompt": generation, **render(env, source, variables)})
-    document = {"format": "oracle/1", "made_with": {"jinja2": jinja2.__version__}, "templates": TEMPLATES, "cases": cases}
-    path = options.output / "chats.json"
-    path.write_text(json.dumps(document, indent=0, ensure_ascii=True) + "\n")
-    print(path, len(cases), sum("error" in case for case in cases))
+    write(options.output / "chats.json", {"templates": TEMPLATES, "cases": cases})
+
+    *cases, shared = style_cases()
+    write(options.output / "styles.json", {**shared, "cases": cases})
+    write(options.output / "generated.json", {"context": generated_templates.CONTEXT, "cases": generated_cases(seed=4, count=400)})
 
     dump(options.output / "snippets.json", [{"name": f"snippet_{i:02d}", "source": source, "context": CONTEXT,
                                              **render(env, source, CONTEXT)} for i, source in enumerate(SNIPPETS)])

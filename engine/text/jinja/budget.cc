@@ -12,6 +12,11 @@ absl::Status JinjaBudget::SpendSteps(size_t count) {
   return absl::OkStatus();
 }
 
+absl::Status JinjaBudget::SpendElements(size_t count) {
+  constexpr size_t kElementsPerStep = 16;
+  return SpendSteps(1 + count / kElementsPerStep);
+}
+
 absl::Status JinjaBudget::SpendBytes(size_t count) {
   if (count > static_cast<size_t>(work_bytes_)) {
     return absl::ResourceExhaustedError(

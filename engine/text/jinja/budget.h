@@ -19,6 +19,8 @@ class JinjaBudget {
 
   // Pays for evaluated nodes and visited elements. Errors: RESOURCE_EXHAUSTED naming the limit.
   absl::Status SpendSteps(size_t count);
+  // Pays for elements of a list that are copied, which is far cheaper than evaluating a node.
+  absl::Status SpendElements(size_t count);
   // Pays for bytes of text read or made. Errors: as above.
   absl::Status SpendBytes(size_t count);
 

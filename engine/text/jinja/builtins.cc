@@ -26,7 +26,8 @@ absl::StatusOr<JinjaArguments> Bind(const JinjaBuiltin& builtin, JinjaCall call)
   const size_t named = CountNamed(builtin, takes_rest);
   JinjaArguments arguments;
   arguments.values.resize(named);
-  std::vector<bool> given(named);
+  std::vector<bool>& given = arguments.given;
+  given.resize(named);
   for (size_t i = 0; i < call.positional.size(); ++i) {
     if (i < named) {
       arguments.values[i] = std::move(call.positional[i]);
@@ -58,13 +59,14 @@ absl::StatusOr<JinjaArguments> Bind(const JinjaBuiltin& builtin, JinjaCall call)
 }
 
 absl::Status WrongType(absl::string_view wanted, const JinjaValue& value) {
+  if (value.Is(Kind::kUndefined)) return absl::InvalidArgumentError(value.undefined_what());
   return absl::InvalidArgumentError(absl::StrCat(wanted, " wanted, found ", value.TypeName()));
 }
 
 }  // namespace
 
 bool JinjaArguments::Has(size_t index) const {
-  return !values[index].Is(Kind::kUndefined) && !values[index].Is(Kind::kNone);
+  return given[index] && !values[index].Is(Kind::kNone);
 }
 
 absl::StatusOr<int64_t> JinjaArguments::Integer(size_t index, int64_t absent) const {
@@ -81,6 +83,11 @@ absl::StatusOr<bool> JinjaArguments::Bool(size_t index, bool absent) const {
 
 absl::StatusOr<const OriginText*> JinjaArguments::Text(size_t index) const {
   if (!Has(index)) return nullptr;
+  if (!values[index].Is(Kind::kText)) return WrongType("text", values[index]);
+  return &values[index].text();
+}
+
+absl::StatusOr<const OriginText*> JinjaArguments::RequiredText(size_t index) const {
   if (!values[index].Is(Kind::kText)) return WrongType("text", values[index]);
   return &values[index].text();
 }

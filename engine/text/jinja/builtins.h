@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,7 @@ struct JinjaCall {
 // call gave none, and what a trailing "*" parameter took.
 struct JinjaArguments {
   std::vector<JinjaValue> values;
+  std::vector<bool> given;  // one for each value
   JinjaCall rest;
 
   const JinjaValue& operator[](size_t index) const { return values[index]; }
@@ -35,6 +37,8 @@ struct JinjaArguments {
   absl::StatusOr<bool> Bool(size_t index, bool absent) const;
   // nullptr where the call gave none.
   absl::StatusOr<const OriginText*> Text(size_t index) const;
+  // Errors where the call gave none.
+  absl::StatusOr<const OriginText*> RequiredText(size_t index) const;
 };
 
 // What builtins may touch.
@@ -42,6 +46,8 @@ struct JinjaContext {
   JinjaBudget& budget;
   // Makes a namespace that lives as long as the rendering.
   std::vector<std::unique_ptr<JinjaNamespace>>& namespaces;
+  // What strftime_now tells, microseconds of Unix time.
+  int64_t now_us = 0;
 };
 
 // One filter, test, method or function.
@@ -59,7 +65,14 @@ struct JinjaBuiltin {
 const JinjaBuiltin* FindJinjaFilter(absl::string_view name);
 const JinjaBuiltin* FindJinjaTest(absl::string_view name);
 const JinjaBuiltin* FindJinjaFunction(absl::string_view name);
-const JinjaBuiltin* FindJinjaMethod(JinjaValue::Kind kind, absl::string_view name);
+const JinjaBuiltin* FindJinjaMethod(const JinjaValue& value, absl::string_view name);
+// Not among the functions: a template has it only where the time is known.
+const JinjaBuiltin* StrftimeNow();
+
+// The tables behind these.
+const std::vector<JinjaBuiltin>& TextFilters();
+const std::vector<JinjaBuiltin>& SequenceFilters();
+const std::vector<JinjaBuiltin>& TextMethods();
 
 // Binds a call's arguments to the builtin's parameters and runs it.
 // Errors: INVALID_ARGUMENT naming the argument; what the builtin answers.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
@@ -90,7 +91,7 @@ ExpressionParser::Result ExpressionParser::ParseTuple(bool with_condition) {
     ASSIGN_OR_RETURN(JinjaExpressionPtr element, Parse(with_condition));
     elements.push_back(std::move(element));
   }
-  return Make(Kind::kList, start, std::move(elements));
+  return Make(Kind::kTuple, start, std::move(elements));
 }
 
 ExpressionParser::Result ExpressionParser::ParseConditional() {
@@ -251,7 +252,8 @@ ExpressionParser::Result ExpressionParser::ParseSigned(bool with_filter) {
     ASSIGN_OR_RETURN(JinjaExpressionPtr operand, ParseSigned(/*with_filter=*/false));
     ASSIGN_OR_RETURN(expression, Make(Kind::kNegate, start, ListOf(std::move(operand))));
   } else if (tokens_.TakeOperator("+")) {
-    ASSIGN_OR_RETURN(expression, ParseSigned(/*with_filter=*/false));
+    ASSIGN_OR_RETURN(JinjaExpressionPtr operand, ParseSigned(/*with_filter=*/false));
+    ASSIGN_OR_RETURN(expression, Make(Kind::kPlus, start, ListOf(std::move(operand))));
   } else {
     ASSIGN_OR_RETURN(expression, ParsePrimary());
   }
@@ -304,13 +306,19 @@ ExpressionParser::Result ExpressionParser::ParseStrings() {
 
 ExpressionParser::Result ExpressionParser::ParseNumber() {
   const JinjaToken token = tokens_.Take();
-  const std::string digits = absl::StrReplaceAll(token.text, {{"_", ""}});
+  std::string digits = absl::StrReplaceAll(token.text, {{"_", ""}});
+  int base = 10;
+  if (token.kind == TokenKind::kInteger && digits.size() > 1 && digits[0] == '0') {
+    const char letter = absl::ascii_tolower(static_cast<unsigned char>(digits[1]));
+    base = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 10;
+    if (base != 10) digits.erase(0, 2);
+  }
   const char* last = digits.data() + digits.size();
   JinjaValue value;
   std::from_chars_result end{};
   if (token.kind == TokenKind::kInteger) {
     int64_t number = 0;
-    end = std::from_chars(digits.data(), last, number);
+    end = std::from_chars(digits.data(), last, number, base);
     value = JinjaValue::Integer(number);
   } else {
     double number = 0;
@@ -325,7 +333,7 @@ ExpressionParser::Result ExpressionParser::ParseNumber() {
 
 ExpressionParser::Result ExpressionParser::ParseParenthesised() {
   const JinjaToken start = tokens_.Take();
-  if (tokens_.TakeOperator(")")) return Make(Kind::kList, start, {});
+  if (tokens_.TakeOperator(")")) return Make(Kind::kTuple, start, {});
   ASSIGN_OR_RETURN(JinjaExpressionPtr expression, ParseTuple());
   RETURN_IF_ERROR(tokens_.ExpectOperator(")"));
   expression->place = tokens_.PlaceFrom(start);
@@ -432,7 +440,9 @@ ExpressionParser::Result ExpressionParser::ParseFiltersAndTests(JinjaExpressionP
 }
 
 ExpressionParser::Result ExpressionParser::ParseFilter(JinjaExpressionPtr base) {
-  JinjaToken start = tokens_.Take();
+  JinjaToken start = tokens_.Peek();
+  // The first filter of a block has no | before it.
+  tokens_.TakeOperator("|");
   start.first = base->place.first;
   start.line = base->place.line;
   auto node = std::make_unique<JinjaExpression>();
@@ -467,7 +477,8 @@ ExpressionParser::Result ExpressionParser::ParseTest(JinjaExpressionPtr base) {
     // `x is divisibleby 3`: one argument without brackets.
     ASSIGN_OR_RETURN(JinjaExpressionPtr argument, ParsePrimary());
     ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));
-    node->arguments.push_back({.name = "", .value = std::move(argument)});
+    node->arguments.push_back(
+        {.kind = JinjaArgumentNode::Kind::kPositional, .name = "", .value = std::move(argument)});
   }
   ASSIGN_OR_RETURN(JinjaExpressionPtr test, Finish(std::move(node), start));
   if (!negated) return test;
@@ -479,17 +490,63 @@ absl::Status ExpressionParser::ParseArguments(JinjaExpression& call) {
   while (!tokens_.TakeOperator(")")) {
     if (!call.arguments.empty()) RETURN_IF_ERROR(tokens_.ExpectOperator(","));
     if (!call.arguments.empty() && tokens_.TakeOperator(")")) break;
-    JinjaArgumentNode argument;
-    if (tokens_.Is(TokenKind::kName) && tokens_.IsOperator("=", 1)) {
-      argument.name = tokens_.Take().text;
-      tokens_.Take();
-    } else if (!call.arguments.empty() && !call.arguments.back().name.empty()) {
-      return tokens_.Refused("a positional argument behind a named one");
-    }
-    ASSIGN_OR_RETURN(argument.value, Parse());
+    ASSIGN_OR_RETURN(JinjaArgumentNode argument, ParseArgument(call));
     call.arguments.push_back(std::move(argument));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<JinjaArgumentNode> ExpressionParser::ParseArgument(const JinjaExpression& call) {
+  using ArgumentKind = JinjaArgumentNode::Kind;
+  const auto has = [&call](ArgumentKind kind) {
+    return std::any_of(call.arguments.begin(), call.arguments.end(),
+                       [kind](const JinjaArgumentNode& argument) { return argument.kind == kind; });
+  };
+  JinjaArgumentNode argument;
+  if (tokens_.TakeOperator("*")) {
+    argument.kind = ArgumentKind::kSpread;
+  } else if (tokens_.TakeOperator("**")) {
+    argument.kind = ArgumentKind::kSpreadNamed;
+  } else if (tokens_.Is(TokenKind::kName) && tokens_.IsOperator("=", 1)) {
+    argument.kind = ArgumentKind::kNamed;
+    argument.name = tokens_.Take().text;
+    tokens_.Take();
+  }
+  const bool in_order = !has(ArgumentKind::kSpreadNamed) &&
+                        (argument.kind != ArgumentKind::kSpread || !has(ArgumentKind::kSpread)) &&
+                        (argument.kind != ArgumentKind::kPositional ||
+                         (!has(ArgumentKind::kNamed) && !has(ArgumentKind::kSpread)));
+  if (!in_order) return tokens_.Refused("an argument behind those that must be last");
+  ASSIGN_OR_RETURN(argument.value, Parse());
+  return argument;
+}
+
+ExpressionParser::Result ExpressionParser::ParseBlockFilters() {
+  auto captured = std::make_unique<JinjaExpression>();
+  captured->kind = Kind::kCaptured;
+  const JinjaToken start = tokens_.Peek();
+  ASSIGN_OR_RETURN(JinjaExpressionPtr expression, Finish(std::move(captured), start));
+  do {
+    ASSIGN_OR_RETURN(expression, ParseFilter(std::move(expression)));
+  } while (tokens_.IsOperator("|"));
+  return expression;
+}
+
+absl::StatusOr<std::vector<JinjaSignature::Parameter>> ExpressionParser::ParseParameters() {
+  RETURN_IF_ERROR(tokens_.ExpectOperator("("));
+  std::vector<JinjaSignature::Parameter> parameters;
+  while (!tokens_.TakeOperator(")")) {
+    if (!parameters.empty()) RETURN_IF_ERROR(tokens_.ExpectOperator(","));
+    JinjaSignature::Parameter parameter;
+    ASSIGN_OR_RETURN(parameter.name, tokens_.ExpectName());
+    if (tokens_.TakeOperator("=")) {
+      ASSIGN_OR_RETURN(parameter.fallback, Parse());
+    } else if (!parameters.empty() && parameters.back().fallback != nullptr) {
+      return tokens_.Refused("a parameter without a default behind one that has it");
+    }
+    parameters.push_back(std::move(parameter));
+  }
+  return parameters;
 }
 
 }  // namespace nightshift

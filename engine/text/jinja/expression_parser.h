@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -20,6 +21,11 @@ class ExpressionParser {
   absl::StatusOr<JinjaExpressionPtr> Parse(bool with_condition = true);
   // The same, where commas without brackets make a list.
   absl::StatusOr<JinjaExpressionPtr> ParseTuple(bool with_condition = true);
+  // The filters of {% filter %} and {% set name | filter %}, over kCaptured; the current token is
+  // the first filter's name, or the | before it.
+  absl::StatusOr<JinjaExpressionPtr> ParseBlockFilters();
+  // The parameters of a macro, in brackets.
+  absl::StatusOr<std::vector<JinjaSignature::Parameter>> ParseParameters();
 
  private:
   using Result = absl::StatusOr<JinjaExpressionPtr>;
@@ -48,6 +54,7 @@ class ExpressionParser {
   Result ParseFilter(JinjaExpressionPtr base);
   Result ParseTest(JinjaExpressionPtr base);
   absl::Status ParseArguments(JinjaExpression& call);
+  absl::StatusOr<JinjaArgumentNode> ParseArgument(const JinjaExpression& call);
 
   // Operands of one level between words such as `and`.
   Result ParseWordChain(JinjaExpression::Kind kind, absl::string_view word, Level next);

@@ -147,7 +147,7 @@ class Lexer {
 
   bool IsRaw(size_t inner) const {
     char sign = '\0';
-    return BehindWordTag(inner, "raw", sign) != absl::string_view::npos;
+    return BehindWordTag(inner, "raw", sign) != absl::string_view::npos && sign != '+';
   }
 
   absl::Status LexRaw(size_t inner) {
@@ -208,6 +208,13 @@ class Lexer {
 
   absl::Status LexNumber() {
     size_t end = offset_;
+    // 0x1F, 0o17, 0b11.
+    if (source_[end] == '0' && end + 1 < source_.size() &&
+        absl::string_view("xXoObB").find(source_[end + 1]) != absl::string_view::npos) {
+      while (end < source_.size() && IsNamePart(source_[end]))
+        ++end;
+      return Take(Kind::kInteger, end);
+    }
     const auto skip_digits = [&] {
       while (end < source_.size() && (IsDigit(source_[end]) || source_[end] == '_'))
         ++end;

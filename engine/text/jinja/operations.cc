@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
-#include "engine/text/jinja/builtins.h"
+#include "engine/text/jinja/percent_format.h"
 #include "engine/text/jinja/text_operations.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -16,18 +16,8 @@ namespace {
 
 using Kind = JinjaValue::Kind;
 
-// Elements of a list for one step: copying one is far cheaper than evaluating a node.
-constexpr size_t kElementsPerStep = 16;
 // What one append costs beside its bytes.
 constexpr size_t kBytesPerAppend = 32;
-
-absl::Status SpendElements(size_t count, JinjaBudget& budget) {
-  return budget.SpendSteps(1 + count / kElementsPerStep);
-}
-
-absl::Status UseOfUndefined(const JinjaValue& value) {
-  return absl::InvalidArgumentError(value.undefined_what());
-}
 
 const char* SymbolOf(JinjaOperator op) {
   static constexpr const char* kSymbols[] = {
@@ -107,6 +97,33 @@ absl::StatusOr<JinjaValue> IntegerArithmetic(JinjaOperator op, int64_t left, int
   return JinjaValue::Integer(result);
 }
 
+// Complex results, which Python gives, are refused.
+absl::StatusOr<JinjaValue> RaiseFloat(double base, double exponent) {
+  if (base == 0 && exponent < 0) return DivisionByZero();
+  const double result = std::pow(base, exponent);
+  const bool is_regular = std::isfinite(base) && std::isfinite(exponent);
+  if (is_regular && !std::isfinite(result)) {
+    return absl::InvalidArgumentError("the power is not a real number that a double holds");
+  }
+  return JinjaValue::Float(result);
+}
+
+// Python's float division: the quotient is rounded down from the exact one, and the remainder has
+// the sign of the divisor.
+JinjaValue DivideFloatDown(double left, double right, bool want_remainder) {
+  double remainder = std::fmod(left, right);
+  double quotient = (left - remainder) / right;
+  if (remainder != 0 && (remainder < 0) != (right < 0)) {
+    remainder += right;
+    quotient -= 1;
+  }
+  if (remainder == 0) remainder = std::copysign(0.0, right);
+  if (want_remainder) return JinjaValue::Float(remainder);
+  if (quotient == 0) return JinjaValue::Float(std::copysign(0.0, left / right));
+  const double whole = std::floor(quotient);
+  return JinjaValue::Float(quotient - whole > 0.5 ? whole + 1 : whole);
+}
+
 absl::StatusOr<JinjaValue> FloatArithmetic(JinjaOperator op, double left, double right) {
   switch (op) {
     case JinjaOperator::kAdd:
@@ -116,36 +133,38 @@ absl::StatusOr<JinjaValue> FloatArithmetic(JinjaOperator op, double left, double
     case JinjaOperator::kMultiply:
       return JinjaValue::Float(left * right);
     case JinjaOperator::kPower:
-      return JinjaValue::Float(std::pow(left, right));
+      return RaiseFloat(left, right);
     default:
       break;
   }
   if (right == 0) return DivisionByZero();
   if (op == JinjaOperator::kDivide) return JinjaValue::Float(left / right);
-  if (op == JinjaOperator::kFloorDivide) return JinjaValue::Float(std::floor(left / right));
-  double remainder = std::fmod(left, right);
-  if (remainder != 0 && (remainder < 0) != (right < 0)) remainder += right;
-  return JinjaValue::Float(remainder);
+  return DivideFloatDown(left, right, op == JinjaOperator::kRemainder);
 }
 
-// text * count and list * count.
+// `count` times `cost`, or what no budget holds.
+size_t Product(size_t count, size_t cost) {
+  size_t product = 0;
+  return __builtin_mul_overflow(count, cost, &product) ? SIZE_MAX : product;
+}
+
+// text * count and list * count, paid for before anything is made.
 absl::StatusOr<JinjaValue> Repeat(const JinjaValue& value, int64_t count, JinjaBudget& budget) {
   // Nothing, however often, is paid for by nobody.
-  if (!value.IsTrue()) count = 0;
+  if (!value.IsTrue() || count < 0) count = 0;
+  const auto times = static_cast<size_t>(count);
   if (value.Is(Kind::kText)) {
+    RETURN_IF_ERROR(budget.SpendBytes(Product(times, value.text().size() + kBytesPerAppend)));
     OriginText repeated;
-    for (int64_t i = 0; i < count; ++i) {
-      RETURN_IF_ERROR(budget.SpendBytes(value.text().size() + kBytesPerAppend));
+    for (size_t i = 0; i < times; ++i)
       repeated.Append(value.text());
-    }
     return JinjaValue::Text(std::move(repeated));
   }
+  RETURN_IF_ERROR(budget.SpendSteps(Product(times, value.items().size())));
   std::vector<JinjaValue> repeated;
-  for (int64_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(budget.SpendSteps(value.items().size()));
+  for (size_t i = 0; i < times; ++i)
     repeated.insert(repeated.end(), value.items().begin(), value.items().end());
-  }
-  return JinjaValue::List(std::move(repeated));
+  return JinjaValue::List(std::move(repeated), value.sequence());
 }
 
 absl::StatusOr<JinjaValue> Concatenate(const JinjaValue& left, const JinjaValue& right,
@@ -156,36 +175,43 @@ absl::StatusOr<JinjaValue> Concatenate(const JinjaValue& left, const JinjaValue&
     joined.Append(right.text());
     return JinjaValue::Text(std::move(joined));
   }
-  RETURN_IF_ERROR(SpendElements(left.items().size() + right.items().size(), budget));
+  RETURN_IF_ERROR(budget.SpendElements(left.items().size() + right.items().size()));
   std::vector<JinjaValue> joined = left.items();
   joined.insert(joined.end(), right.items().begin(), right.items().end());
-  return JinjaValue::List(std::move(joined));
+  return JinjaValue::List(std::move(joined), left.sequence());
 }
 
-bool IsSequence(const JinjaValue& value) {
-  return value.Is(Kind::kText) || value.Is(Kind::kList);
+// What can be added up and repeated.
+bool IsRepeatable(const JinjaValue& value) {
+  return value.Is(Kind::kText) || value.IsSequence(SequenceKind::kList) ||
+         value.IsSequence(SequenceKind::kTuple);
 }
 
-bool IsWhole(const JinjaValue& value) {
-  return value.IsNumber() && !value.Is(Kind::kFloat);
+bool IsSameSequence(const JinjaValue& left, const JinjaValue& right) {
+  return left.kind() == right.kind() &&
+         (!left.Is(Kind::kList) || left.sequence() == right.sequence());
 }
 
 absl::StatusOr<JinjaValue> Arithmetic(JinjaOperator op, const JinjaValue& left,
                                       const JinjaValue& right, JinjaBudget& budget) {
-  if (IsWhole(left) && IsWhole(right)) {
+  if (left.IsWhole() && right.IsWhole()) {
     return IntegerArithmetic(op, left.integer(), right.integer());
   }
   if (left.IsNumber() && right.IsNumber()) {
     return FloatArithmetic(op, left.number(), right.number());
   }
-  if (op == JinjaOperator::kAdd && IsSequence(left) && left.kind() == right.kind()) {
+  if (op == JinjaOperator::kAdd && IsRepeatable(left) && IsSameSequence(left, right)) {
     return Concatenate(left, right, budget);
   }
-  if (op == JinjaOperator::kMultiply && IsSequence(left) && IsWhole(right)) {
+  if (op == JinjaOperator::kMultiply && IsRepeatable(left) && right.IsWhole()) {
     return Repeat(left, right.integer(), budget);
   }
-  if (op == JinjaOperator::kMultiply && IsWhole(left) && IsSequence(right)) {
+  if (op == JinjaOperator::kMultiply && left.IsWhole() && IsRepeatable(right)) {
     return Repeat(right, left.integer(), budget);
+  }
+  if (op == JinjaOperator::kRemainder && left.Is(Kind::kText)) {
+    ASSIGN_OR_RETURN(OriginText text, FormatPercent(left.text(), right, budget));
+    return JinjaValue::Text(std::move(text));
   }
   return WrongTypes(SymbolOf(op), left, right);
 }
@@ -194,7 +220,7 @@ absl::StatusOr<bool> EqualMappings(const JinjaMapping& left, const JinjaMapping&
                                    JinjaBudget& budget) {
   if (left.entries.size() != right.entries.size()) return false;
   for (const auto& [key, value] : left.entries) {
-    const JinjaValue* other = right.Find(key.text());
+    ASSIGN_OR_RETURN(const JinjaValue* other, right.Find(key));
     if (other == nullptr) return false;
     ASSIGN_OR_RETURN(const bool equal, Equal(value, *other, budget));
     if (!equal) return false;
@@ -215,53 +241,6 @@ absl::StatusOr<bool> EqualLists(const std::vector<JinjaValue>& left,
 template <typename T>
 int ThreeWay(const T& left, const T& right) {
   return left < right ? -1 : right < left ? 1 : 0;
-}
-
-// Python's index: negative counts from the end; nullopt outside.
-std::optional<size_t> PlaceOf(int64_t index, int64_t length) {
-  if (index < 0) index += length;
-  if (index < 0 || index >= length) return std::nullopt;
-  return static_cast<size_t>(index);
-}
-
-// The byte offset of character `index`, at most the length.
-size_t OffsetOfCharacter(absl::string_view text, int64_t index) {
-  size_t offset = 0;
-  for (; index > 0 && offset < text.size(); --index)
-    offset += NextCharacter(text, offset).length;
-  return offset;
-}
-
-absl::StatusOr<JinjaValue> GetAtIndex(const JinjaValue& value, int64_t index, JinjaBudget& budget) {
-  ASSIGN_OR_RETURN(const int64_t length, Length(value, budget));
-  const std::optional<size_t> place = PlaceOf(index, length);
-  if (!place.has_value()) {
-    return JinjaValue::Undefined(
-        absl::StrCat(value.TypeName(), " of ", length, " elements has no element ", index));
-  }
-  if (value.Is(Kind::kList)) return value.items()[*place];
-  const size_t offset = OffsetOfCharacter(value.text().text(), static_cast<int64_t>(*place));
-  return JinjaValue::Text(
-      value.text().Substring(offset, NextCharacter(value.text().text(), offset).length));
-}
-
-JinjaValue LoopAttribute(const JinjaLoop& loop, absl::string_view name) {
-  const std::vector<JinjaValue>& items = loop.items->items();
-  const auto index = static_cast<int64_t>(loop.index);
-  const auto length = static_cast<int64_t>(items.size());
-  if (name == "index") return JinjaValue::Integer(index + 1);
-  if (name == "index0") return JinjaValue::Integer(index);
-  if (name == "revindex") return JinjaValue::Integer(length - index);
-  if (name == "revindex0") return JinjaValue::Integer(length - index - 1);
-  if (name == "first") return JinjaValue::Bool(index == 0);
-  if (name == "last") return JinjaValue::Bool(index + 1 == length);
-  if (name == "length") return JinjaValue::Integer(length);
-  // Counted by recursive loops only, which are not supported.
-  if (name == "depth") return JinjaValue::Integer(1);
-  if (name == "depth0") return JinjaValue::Integer(0);
-  if (name == "previtem" && index > 0) return items[loop.index - 1];
-  if (name == "nextitem" && index + 1 < length) return items[loop.index + 1];
-  return JinjaValue::Undefined(absl::StrCat("loop has no ", name));
 }
 
 }  // namespace
@@ -297,20 +276,31 @@ absl::StatusOr<JinjaValue> ApplyOperator(JinjaOperator op, const JinjaValue& lef
 
 absl::StatusOr<JinjaValue> Negate(const JinjaValue& value) {
   if (value.Is(Kind::kFloat)) return JinjaValue::Float(-value.number());
-  if (IsWhole(value)) {
+  if (value.IsWhole()) {
     return IntegerArithmetic(JinjaOperator::kSubtract, 0, value.integer());
   }
   if (value.Is(Kind::kUndefined)) return UseOfUndefined(value);
   return absl::InvalidArgumentError(absl::StrCat("unsupported operand for -: ", value.TypeName()));
 }
 
+absl::StatusOr<JinjaValue> Plus(const JinjaValue& value) {
+  if (value.Is(Kind::kFloat)) return value;
+  if (value.IsWhole()) return JinjaValue::Integer(value.integer());
+  if (value.Is(Kind::kUndefined)) return UseOfUndefined(value);
+  return absl::InvalidArgumentError(absl::StrCat("unsupported operand for +: ", value.TypeName()));
+}
+
+absl::Status UseOfUndefined(const JinjaValue& value) {
+  return absl::InvalidArgumentError(value.undefined_what());
+}
+
 absl::StatusOr<bool> Equal(const JinjaValue& left, const JinjaValue& right, JinjaBudget& budget) {
   RETURN_IF_ERROR(budget.SpendSteps(1));
   if (left.IsNumber() && right.IsNumber()) {
-    if (IsWhole(left) && IsWhole(right)) return left.integer() == right.integer();
+    if (left.IsWhole() && right.IsWhole()) return left.integer() == right.integer();
     return left.number() == right.number();
   }
-  if (left.kind() != right.kind()) return false;
+  if (!IsSameSequence(left, right)) return false;
   switch (left.kind()) {
     case Kind::kUndefined:
     case Kind::kNone:
@@ -322,6 +312,8 @@ absl::StatusOr<bool> Equal(const JinjaValue& left, const JinjaValue& right, Jinj
       return EqualLists(left.items(), right.items(), budget);
     case Kind::kMapping:
       return EqualMappings(left.mapping(), right.mapping(), budget);
+    case Kind::kIterator:
+      return &left.iterator() == &right.iterator();
     case Kind::kNamespace:
       return &left.name_space() == &right.name_space();
     default:
@@ -330,14 +322,14 @@ absl::StatusOr<bool> Equal(const JinjaValue& left, const JinjaValue& right, Jinj
 }
 
 absl::StatusOr<int> Compare(const JinjaValue& left, const JinjaValue& right, JinjaBudget& budget) {
-  if (IsWhole(left) && IsWhole(right)) return ThreeWay(left.integer(), right.integer());
+  if (left.IsWhole() && right.IsWhole()) return ThreeWay(left.integer(), right.integer());
   if (left.IsNumber() && right.IsNumber()) return ThreeWay(left.number(), right.number());
   if (left.Is(Kind::kText) && right.Is(Kind::kText)) {
     RETURN_IF_ERROR(budget.SpendBytes(std::min(left.text().size(), right.text().size())));
     // UTF-8 sorts as its characters do.
     return left.text().text().compare(right.text().text());
   }
-  if (left.Is(Kind::kList) && right.Is(Kind::kList)) {
+  if (left.Is(Kind::kList) && IsRepeatable(left) && IsSameSequence(left, right)) {
     const size_t shorter = std::min(left.items().size(), right.items().size());
     for (size_t i = 0; i < shorter; ++i) {
       ASSIGN_OR_RETURN(const bool equal, Equal(left.items()[i], right.items()[i], budget));
@@ -363,126 +355,58 @@ absl::StatusOr<bool> Contains(const JinjaValue& container, const JinjaValue& ite
         if (equal) return true;
       }
       return false;
-    case Kind::kMapping:
-      if (!item.Is(Kind::kText)) return false;
-      RETURN_IF_ERROR(budget.SpendBytes(item.text().size()));
-      return container.mapping().Find(item.text().text()) != nullptr;
+    case Kind::kIterator: {
+      JinjaIterator& iterator = container.iterator();
+      while (iterator.next < iterator.items.size()) {
+        ASSIGN_OR_RETURN(const bool equal, Equal(iterator.items[iterator.next++], item, budget));
+        if (equal) return true;
+      }
+      RETURN_IF_ERROR(iterator.end);
+      return false;
+    }
+    case Kind::kMapping: {
+      if (item.Is(Kind::kUndefined)) return false;
+      if (item.Is(Kind::kText)) RETURN_IF_ERROR(budget.SpendBytes(item.text().size()));
+      ASSIGN_OR_RETURN(const JinjaValue* found, container.mapping().Find(item));
+      return found != nullptr;
+    }
     default:
       return absl::InvalidArgumentError(
           absl::StrCat(container.TypeName(), " has no elements to look in"));
   }
 }
 
-absl::StatusOr<JinjaValue> GetAttribute(const JinjaValue& value, const std::string& name) {
-  if (value.Is(Kind::kUndefined)) return UseOfUndefined(value);
-  const JinjaBuiltin* method = FindJinjaMethod(value.kind(), name);
-  if (method != nullptr) return JinjaValue::Method(method, value);
-  const JinjaValue* found = nullptr;
-  if (value.Is(Kind::kMapping)) found = value.mapping().Find(name);
-  if (value.Is(Kind::kNamespace)) {
-    const auto place = value.name_space().values.find(name);
-    if (place != value.name_space().values.end()) found = &place->second;
-  }
-  if (found != nullptr) return *found;
-  if (value.Is(Kind::kLoop)) return LoopAttribute(value.loop(), name);
-  return JinjaValue::Undefined(absl::StrCat(value.TypeName(), " has no attribute '", name, "'"));
-}
-
-absl::StatusOr<JinjaValue> GetItem(const JinjaValue& value, const JinjaValue& key,
-                                   JinjaBudget& budget) {
-  if (value.Is(Kind::kUndefined)) return UseOfUndefined(value);
-  if (key.Is(Kind::kText)) {
-    RETURN_IF_ERROR(budget.SpendBytes(key.text().size()));
-    const JinjaValue* found = nullptr;
-    if (value.Is(Kind::kMapping)) found = value.mapping().Find(key.text().text());
-    return found != nullptr ? *found : GetAttribute(value, key.text().text());
-  }
-  if (IsWhole(key) && IsSequence(value)) return GetAtIndex(value, key.integer(), budget);
-  return JinjaValue::Undefined(
-      absl::StrCat(value.TypeName(), " has no element of type ", key.TypeName()));
-}
-
-absl::StatusOr<JinjaValue> Slice(const JinjaValue& value, const JinjaSlice& slice,
-                                 JinjaBudget& budget) {
-  if (value.Is(Kind::kUndefined)) return UseOfUndefined(value);
-  if (!IsSequence(value)) {
-    return absl::InvalidArgumentError(absl::StrCat(value.TypeName(), " cannot be sliced"));
-  }
-  const int64_t step = slice.step;
-  if (step == 0) return absl::InvalidArgumentError("slice step is zero");
-  ASSIGN_OR_RETURN(const int64_t length, Length(value, budget));
-  const int64_t low = step > 0 ? 0 : -1;
-  const int64_t high = step > 0 ? length : length - 1;
-  const auto bound = [&](std::optional<int64_t> given, int64_t absent) {
-    if (!given.has_value()) return absent;
-    return std::clamp(*given < 0 ? *given + length : *given, low, high);
-  };
-  const int64_t start = bound(slice.start, step > 0 ? low : high);
-  const int64_t stop = bound(slice.stop, step > 0 ? high : low);
-  if (value.Is(Kind::kText) && step == 1) {
-    const absl::string_view text = value.text().text();
-    const size_t first = OffsetOfCharacter(text, start);
-    const size_t bytes = OffsetOfCharacter(text.substr(first), std::max<int64_t>(stop - start, 0));
-    return JinjaValue::Text(value.text().Substring(first, bytes));
-  }
-  ASSIGN_OR_RETURN(const std::vector<JinjaValue> elements, Elements(value, budget));
-  std::vector<JinjaValue> taken;
-  // Not by adding up, which could overflow.
-  for (int64_t i = start; step > 0 ? i < stop : i > stop;) {
-    taken.push_back(elements[static_cast<size_t>(i)]);
-    if (__builtin_add_overflow(i, step, &i)) break;
-  }
-  if (value.Is(Kind::kList)) return JinjaValue::List(std::move(taken));
-  OriginText text;
-  for (const JinjaValue& character : taken)
-    text.Append(character.text());
-  return JinjaValue::Text(std::move(text));
-}
-
-absl::StatusOr<std::vector<JinjaValue>> Elements(const JinjaValue& value, JinjaBudget& budget) {
-  std::vector<JinjaValue> elements;
-  switch (value.kind()) {
-    case Kind::kUndefined:
-      return elements;
-    case Kind::kList:
-      RETURN_IF_ERROR(SpendElements(value.items().size(), budget));
-      return value.items();
-    case Kind::kMapping:
-      RETURN_IF_ERROR(budget.SpendSteps(value.mapping().entries.size()));
-      for (const auto& [key, unused] : value.mapping().entries) {
-        elements.push_back(JinjaValue::Text(key));
+absl::StatusOr<std::vector<JinjaValue>> SortBy(std::vector<JinjaValue> items,
+                                               const std::vector<JinjaValue>& keys, bool descending,
+                                               JinjaBudget& budget) {
+  // Merges runs of doubling length: std::stable_sort cannot stop at a comparison that fails.
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> merged(items.size());
+  for (size_t width = 1; width < order.size(); width *= 2) {
+    for (size_t begin = 0; begin < order.size(); begin += 2 * width) {
+      const size_t middle = std::min(begin + width, order.size());
+      const size_t end = std::min(begin + 2 * width, order.size());
+      size_t left = begin;
+      size_t right = middle;
+      for (size_t place = begin; place < end; ++place) {
+        bool take_right = left == middle;
+        if (left < middle && right < end) {
+          RETURN_IF_ERROR(budget.SpendSteps(1));
+          ASSIGN_OR_RETURN(const int comparison,
+                           Compare(keys[order[right]], keys[order[left]], budget));
+          take_right = descending ? comparison > 0 : comparison < 0;
+        }
+        merged[place] = take_right ? order[right++] : order[left++];
       }
-      return elements;
-    case Kind::kText: {
-      const OriginText& text = value.text();
-      ASSIGN_OR_RETURN(const int64_t length, Length(value, budget));
-      RETURN_IF_ERROR(budget.SpendSteps(static_cast<size_t>(length)));
-      for (size_t offset = 0; offset < text.size();) {
-        const size_t bytes = NextCharacter(text.text(), offset).length;
-        elements.push_back(JinjaValue::Text(text.Substring(offset, bytes)));
-        offset += bytes;
-      }
-      return elements;
     }
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(value.TypeName(), " is not iterable"));
+    order.swap(merged);
   }
-}
-
-absl::StatusOr<int64_t> Length(const JinjaValue& value, JinjaBudget& budget) {
-  switch (value.kind()) {
-    case Kind::kUndefined:
-      return 0;
-    case Kind::kText:
-      RETURN_IF_ERROR(budget.SpendBytes(value.text().size()));
-      return CountCharacters(value.text().text());
-    case Kind::kList:
-      return static_cast<int64_t>(value.items().size());
-    case Kind::kMapping:
-      return static_cast<int64_t>(value.mapping().entries.size());
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(value.TypeName(), " has no length"));
-  }
+  std::vector<JinjaValue> sorted;
+  sorted.reserve(items.size());
+  for (const size_t place : order)
+    sorted.push_back(std::move(items[place]));
+  return sorted;
 }
 
 }  // namespace nightshift

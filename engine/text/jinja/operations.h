@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 #include "engine/text/jinja/budget.h"
 #include "engine/text/jinja/value.h"
@@ -36,6 +34,8 @@ enum class JinjaOperator : uint8_t {
 absl::StatusOr<JinjaValue> ApplyOperator(JinjaOperator op, const JinjaValue& left,
                                          const JinjaValue& right, JinjaBudget& budget);
 absl::StatusOr<JinjaValue> Negate(const JinjaValue& value);
+// +value: the number itself.
+absl::StatusOr<JinjaValue> Plus(const JinjaValue& value);
 
 absl::StatusOr<bool> Equal(const JinjaValue& left, const JinjaValue& right, JinjaBudget& budget);
 // Negative, zero or positive.
@@ -43,22 +43,13 @@ absl::StatusOr<int> Compare(const JinjaValue& left, const JinjaValue& right, Jin
 absl::StatusOr<bool> Contains(const JinjaValue& container, const JinjaValue& item,
                               JinjaBudget& budget);
 
-// value.name and value[key]: what is absent is undefined, and only using that is an error.
-absl::StatusOr<JinjaValue> GetAttribute(const JinjaValue& value, const std::string& name);
-absl::StatusOr<JinjaValue> GetItem(const JinjaValue& value, const JinjaValue& key,
-                                   JinjaBudget& budget);
+// The items in Python's order, stable; `descending` turns the order round, not that of equal ones.
+// `keys` are compared, one of each item.
+absl::StatusOr<std::vector<JinjaValue>> SortBy(std::vector<JinjaValue> items,
+                                               const std::vector<JinjaValue>& keys, bool descending,
+                                               JinjaBudget& budget);
 
-// value[start:stop:step] with Python's rules for absent and negative bounds.
-struct JinjaSlice {
-  std::optional<int64_t> start;
-  std::optional<int64_t> stop;
-  int64_t step = 1;
-};
-absl::StatusOr<JinjaValue> Slice(const JinjaValue& value, const JinjaSlice& slice,
-                                 JinjaBudget& budget);
-
-// The elements of a list, the characters of a text, the keys of a mapping; of undefined, none.
-absl::StatusOr<std::vector<JinjaValue>> Elements(const JinjaValue& value, JinjaBudget& budget);
-absl::StatusOr<int64_t> Length(const JinjaValue& value, JinjaBudget& budget);
+// Use of what is not defined, as an error.
+absl::Status UseOfUndefined(const JinjaValue& value);
 
 }  // namespace nightshift

@@ -1,6 +1,7 @@
 #include "engine/text/jinja/parser.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,6 +83,8 @@ class Parser {
         {"for", &Parser::ParseFor},     {"if", &Parser::ParseIf},
         {"set", &Parser::ParseSet},     {"generation", &Parser::ParseGeneration},
         {"break", &Parser::ParseBreak}, {"continue", &Parser::ParseContinue},
+        {"macro", &Parser::ParseMacro}, {"call", &Parser::ParseCall},
+        {"with", &Parser::ParseWith},   {"filter", &Parser::ParseFilterBlock},
     };
     for (const auto& [tag, parse] : kTags) {
       if (name != tag) continue;
@@ -120,28 +123,59 @@ class Parser {
     return statement;
   }
 
-  // a, or a, b
-  absl::StatusOr<std::vector<std::string>> ParseNames() {
-    const bool brackets = tokens_.TakeOperator("(");
-    std::vector<std::string> names;
-    do {
-      if (!names.empty() && !tokens_.Is(TokenKind::kName)) break;
-      ASSIGN_OR_RETURN(std::string name, tokens_.ExpectName());
-      names.push_back(std::move(name));
-    } while (tokens_.TakeOperator(","));
-    if (brackets) RETURN_IF_ERROR(tokens_.ExpectOperator(")"));
-    return names;
+  absl::Status CheckAssignable(const std::string& name) const {
+    static constexpr absl::string_view kConstants[] = {"true", "false", "none",
+                                                       "True", "False", "None"};
+    if (std::find(std::begin(kConstants), std::end(kConstants), name) == std::end(kConstants)) {
+      return absl::OkStatus();
+    }
+    return tokens_.Refused(absl::StrCat("'", name, "' cannot be assigned to"));
+  }
+
+  // a, or a.b, or (a, b).
+  absl::StatusOr<JinjaTarget> ParseOneTarget(int depth) {
+    if (tokens_.TakeOperator("(")) {
+      ASSIGN_OR_RETURN(JinjaTarget target, ParseTarget(depth + 1));
+      RETURN_IF_ERROR(tokens_.ExpectOperator(")"));
+      return target;
+    }
+    JinjaTarget target;
+    ASSIGN_OR_RETURN(target.name, tokens_.ExpectName());
+    RETURN_IF_ERROR(CheckAssignable(target.name));
+    if (tokens_.TakeOperator(".")) {
+      ASSIGN_OR_RETURN(target.attribute, tokens_.ExpectName());
+    }
+    return target;
+  }
+
+  // One target, or several with commas, which take a value apart.
+  absl::StatusOr<JinjaTarget> ParseTarget(int depth = 0) {
+    if (depth > max_depth_) {
+      return tokens_.Refused(absl::StrCat("targets nested more than ", max_depth_, " deep"));
+    }
+    ASSIGN_OR_RETURN(JinjaTarget first, ParseOneTarget(depth));
+    if (!tokens_.IsOperator(",")) return first;
+    JinjaTarget target;
+    target.parts.push_back(std::move(first));
+    while (tokens_.TakeOperator(",")) {
+      if (!tokens_.Is(TokenKind::kName) && !tokens_.IsOperator("(")) break;
+      if (tokens_.IsName("in")) break;
+      ASSIGN_OR_RETURN(JinjaTarget part, ParseOneTarget(depth));
+      target.parts.push_back(std::move(part));
+    }
+    return target;
   }
 
   Result ParseFor() {
     JinjaStatement statement;
     statement.kind = Kind::kFor;
-    ASSIGN_OR_RETURN(statement.target.names, ParseNames());
+    ASSIGN_OR_RETURN(statement.target, ParseTarget());
     if (!tokens_.TakeName("in")) return tokens_.Unexpected("'in'");
     ASSIGN_OR_RETURN(statement.expression, expressions_.ParseTuple(/*with_condition=*/false));
     if (tokens_.TakeName("if")) {
       ASSIGN_OR_RETURN(statement.filter, expressions_.Parse());
     }
+    statement.recursive = tokens_.TakeName("recursive");
     RETURN_IF_ERROR(EndTag());
     ++loops_;
     statement.branches.resize(1);
@@ -158,10 +192,7 @@ class Parser {
 
   Result ParseSet() {
     JinjaStatement statement;
-    ASSIGN_OR_RETURN(statement.target.names, ParseNames());
-    if (statement.target.names.size() == 1 && tokens_.TakeOperator(".")) {
-      ASSIGN_OR_RETURN(statement.target.attribute, tokens_.ExpectName());
-    }
+    ASSIGN_OR_RETURN(statement.target, ParseTarget());
     if (tokens_.TakeOperator("=")) {
       statement.kind = Kind::kSet;
       ASSIGN_OR_RETURN(statement.expression, expressions_.ParseTuple());
@@ -169,22 +200,96 @@ class Parser {
       return statement;
     }
     statement.kind = Kind::kSetBlock;
+    if (tokens_.IsOperator("|")) {
+      ASSIGN_OR_RETURN(statement.expression, expressions_.ParseBlockFilters());
+    }
     RETURN_IF_ERROR(EndTag());
+    return ParseBody(std::move(statement), "endset");
+  }
+
+  // The rest of a statement with one body: up to and with {% end %}.
+  Result ParseBody(JinjaStatement statement, absl::string_view end) {
     statement.branches.resize(1);
-    ASSIGN_OR_RETURN(statement.branches[0].body, ParseBlock({"endset"}));
-    RETURN_IF_ERROR(TakeEnd());
+    ASSIGN_OR_RETURN(statement.branches[0].body, ParseBlock({end}));
+    tokens_.Take();
+    // {% endmacro name %} and the like are allowed.
+    if (end == "endmacro" && tokens_.Is(TokenKind::kName)) tokens_.Take();
+    RETURN_IF_ERROR(EndTag());
     return statement;
   }
 
-  // Marks what the assistant wrote, for training; here it changes nothing.
+  // Marks what the assistant wrote, for training; here it is a scope of names.
   Result ParseGeneration() {
     JinjaStatement statement;
-    statement.kind = Kind::kBlock;
+    statement.kind = Kind::kScope;
     RETURN_IF_ERROR(EndTag());
-    statement.branches.resize(1);
-    ASSIGN_OR_RETURN(statement.branches[0].body, ParseBlock({"endgeneration"}));
-    RETURN_IF_ERROR(TakeEnd());
+    return ParseOutsideOfLoops(std::move(statement), "endgeneration");
+  }
+
+  // The body of what Jinja compiles to a function: no loop around it can be left from there.
+  Result ParseOutsideOfLoops(JinjaStatement statement, absl::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    ASSIGN_OR_RETURN(statement, ParseBody(std::move(statement), end));
+    loops_ = loops;
     return statement;
+  }
+
+  // The body of a macro, with notes of the special names that it uses.
+  Result ParseFunction(JinjaStatement statement, absl::string_view end) {
+    const size_t first = tokens_.position();
+    ASSIGN_OR_RETURN(statement, ParseOutsideOfLoops(std::move(statement), end));
+    statement.signature.uses_caller = tokens_.HasNameSince(first, "caller");
+    statement.signature.uses_varargs = tokens_.HasNameSince(first, "varargs");
+    statement.signature.uses_kwargs = tokens_.HasNameSince(first, "kwargs");
+    return statement;
+  }
+
+  Result ParseMacro() {
+    JinjaStatement statement;
+    statement.kind = Kind::kMacro;
+    ASSIGN_OR_RETURN(statement.target.name, tokens_.ExpectName());
+    RETURN_IF_ERROR(CheckAssignable(statement.target.name));
+    ASSIGN_OR_RETURN(statement.signature.parameters, expressions_.ParseParameters());
+    RETURN_IF_ERROR(EndTag());
+    return ParseFunction(std::move(statement), "endmacro");
+  }
+
+  Result ParseCall() {
+    JinjaStatement statement;
+    statement.kind = Kind::kCallBlock;
+    statement.target.name = "caller";
+    if (tokens_.IsOperator("(")) {
+      ASSIGN_OR_RETURN(statement.signature.parameters, expressions_.ParseParameters());
+    }
+    ASSIGN_OR_RETURN(statement.expression, expressions_.Parse());
+    if (statement.expression->kind != JinjaExpression::Kind::kCall) {
+      return tokens_.Refused("{% call %} wants the call of a macro");
+    }
+    RETURN_IF_ERROR(EndTag());
+    return ParseFunction(std::move(statement), "endcall");
+  }
+
+  Result ParseWith() {
+    JinjaStatement statement;
+    statement.kind = Kind::kWith;
+    while (!tokens_.Is(TokenKind::kBlockEnd)) {
+      if (!statement.assignments.empty()) RETURN_IF_ERROR(tokens_.ExpectOperator(","));
+      ASSIGN_OR_RETURN(std::string name, tokens_.ExpectName());
+      RETURN_IF_ERROR(CheckAssignable(name));
+      RETURN_IF_ERROR(tokens_.ExpectOperator("="));
+      ASSIGN_OR_RETURN(JinjaExpressionPtr value, expressions_.Parse());
+      statement.assignments.emplace_back(std::move(name), std::move(value));
+    }
+    RETURN_IF_ERROR(EndTag());
+    return ParseBody(std::move(statement), "endwith");
+  }
+
+  Result ParseFilterBlock() {
+    JinjaStatement statement;
+    statement.kind = Kind::kFilterBlock;
+    ASSIGN_OR_RETURN(statement.expression, expressions_.ParseBlockFilters());
+    RETURN_IF_ERROR(EndTag());
+    return ParseBody(std::move(statement), "endfilter");
   }
 
   Result ParseJump(Kind kind) {

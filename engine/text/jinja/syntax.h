@@ -24,7 +24,14 @@ struct JinjaExpression;
 using JinjaExpressionPtr = std::unique_ptr<JinjaExpression>;
 
 struct JinjaArgumentNode {
-  std::string name;  // empty: positional
+  enum class Kind : uint8_t {
+    kPositional,
+    kNamed,        // name=value
+    kSpread,       // *value
+    kSpreadNamed,  // **value
+  };
+  Kind kind = Kind::kPositional;
+  std::string name;
   JinjaExpressionPtr value;
 };
 
@@ -35,6 +42,7 @@ struct JinjaExpression {
     kLiteral,      // value
     kName,         // name
     kList,         // operands
+    kTuple,        // operands
     kMapping,      // operands: key, value, key, value...
     kArithmetic,   // operands[0] operators[0] operands[1] ..., from the left
     kComparison,   // the same; true if each neighbouring pair holds
@@ -43,6 +51,7 @@ struct JinjaExpression {
     kOr,           // operands
     kNot,          // operands[0]
     kNegate,       // operands[0]
+    kPlus,         // operands[0]
     kConditional,  // operands[0] if operands[1] else operands[2] (may be null)
     kAttribute,    // operands[0].name
     kItem,         // operands[0][operands[1]]
@@ -50,6 +59,7 @@ struct JinjaExpression {
     kCall,         // operands[0](arguments)
     kFilter,       // operands[0] | name(arguments)
     kTest,         // operands[0] is name(arguments)
+    kCaptured,     // the output of the block that is being filtered
   };
 
   Kind kind = Kind::kLiteral;
@@ -71,21 +81,39 @@ struct JinjaBranch {
   JinjaBlock body;
 };
 
-// What {% set %} and {% for %} assign to: names, or one attribute of a namespace.
+// What {% set %} and {% for %} assign to: a name, an attribute of a namespace, or several of them.
 struct JinjaTarget {
-  std::vector<std::string> names;  // more than one: unpacking
-  std::string attribute;           // {% set names[0].attribute = ... %}
+  std::string name;
+  std::string attribute;           // {% set name.attribute = ... %}
+  std::vector<JinjaTarget> parts;  // not empty: unpacking
+};
+
+// Of a macro, or of what a call block hands to one.
+struct JinjaSignature {
+  struct Parameter {
+    std::string name;
+    JinjaExpressionPtr fallback;  // null: undefined when not given
+  };
+  std::vector<Parameter> parameters;
+  // Names that the body uses, without which a call may not give what they hold.
+  bool uses_caller = false;
+  bool uses_varargs = false;
+  bool uses_kwargs = false;
 };
 
 struct JinjaStatement {
   enum class Kind : uint8_t {
-    kText,      // text
-    kOutput,    // {{ expression }}
-    kIf,        // branches
-    kFor,       // {% for target in expression if filter %}: branches[0] the body, [1] the else
-    kSet,       // {% set target = expression %}
-    kSetBlock,  // {% set target %} branches[0] {% endset %}
-    kBlock,     // branches[0], as it is
+    kText,         // text
+    kOutput,       // {{ expression }}
+    kIf,           // branches
+    kFor,          // {% for target in expression if filter %}: branches[0] the body, [1] the else
+    kSet,          // {% set target = expression %}
+    kSetBlock,     // {% set target %} branches[0] {% endset %}; expression filters it, or is null
+    kFilterBlock,  // {% filter %} branches[0] {% endfilter %}; expression filters it
+    kScope,        // {% generation %} branches[0], whose names end with it
+    kWith,         // {% with a = x, ... %}: assignments, branches[0]
+    kMacro,        // {% macro target signature %} branches[0]
+    kCallBlock,    // {% call signature expression %} branches[0]; expression is a kCall
     kBreak,
     kContinue,
   };
@@ -97,6 +125,9 @@ struct JinjaStatement {
   JinjaExpressionPtr filter;
   JinjaTarget target;
   std::vector<JinjaBranch> branches;
+  bool recursive = false;  // of kFor
+  std::vector<std::pair<std::string, JinjaExpressionPtr>> assignments;
+  JinjaSignature signature;
 };
 
 }  // namespace nightshift

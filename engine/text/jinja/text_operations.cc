@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
 
 #include <utf8proc.h>
 
@@ -32,6 +35,48 @@ bool IsCased(int32_t character) {
   return Upper(character) != Lower(character);
 }
 
+// Characters with the Unicode property Numeric_Type=Digit: digits that are not decimals.
+bool IsOtherDigit(char32_t character) {
+  static constexpr std::pair<char32_t, char32_t> kRanges[] = {
+      {0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
+      {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
+      {0x2474, 0x247C},   {0x2488, 0x2490},   {0x24EA, 0x24EA},   {0x24F5, 0x24FD},
+      {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},   {0x278A, 0x2792},
+      {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges), [character](const auto& range) {
+    return character >= range.first && character <= range.second;
+  });
+}
+
+bool IsOfClass(char32_t character, CharacterClass wanted) {
+  const utf8proc_category_t category = utf8proc_category(static_cast<int32_t>(character));
+  const bool is_letter = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+  switch (wanted) {
+    case CharacterClass::kLetter:
+      return is_letter;
+    case CharacterClass::kDecimal:
+      return category == UTF8PROC_CATEGORY_ND;
+    case CharacterClass::kDigit:
+      return category == UTF8PROC_CATEGORY_ND || IsOtherDigit(character);
+    case CharacterClass::kLetterOrNumber:
+      return is_letter || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+    case CharacterClass::kSpace:
+      return IsPythonSpace(character);
+  }
+  return false;
+}
+
+// Whether Jinja's title writes a capital behind the character.
+bool BeginsWord(char32_t character) {
+  return IsPythonSpace(character) || character == '-' || character == '(' || character == '{' ||
+         character == '[' || character == '<';
+}
+
+bool IsLineEnd(char32_t character) {
+  return (character >= 0x0A && character <= 0x0D) || (character >= 0x1C && character <= 0x1E) ||
+         character == 0x85 || character == 0x2028 || character == 0x2029;
+}
+
 }  // namespace
 
 bool IsPythonSpace(char32_t character) {
@@ -41,6 +86,64 @@ bool IsPythonSpace(char32_t character) {
 int64_t CountCharacters(absl::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
+size_t OffsetOfCharacter(absl::string_view text, int64_t index) {
+  size_t offset = 0;
+  for (; index > 0 && offset < text.size(); --index)
+    offset += NextCharacter(text, offset).length;
+  return offset;
+}
+
+size_t LastPlace(absl::string_view text, absl::string_view wanted) {
+  if (wanted.empty()) return text.size();
+  // FindText is linear, and finds the first place only.
+  const std::string reversed(text.rbegin(), text.rend());
+  const std::string reversed_wanted(wanted.rbegin(), wanted.rend());
+  return text.size() - FindText(reversed, reversed_wanted, 0) - wanted.size();
+}
+
+bool ConsistsOf(absl::string_view text, CharacterClass wanted) {
+  for (size_t offset = 0; offset < text.size();) {
+    const Utf8Step step = NextCharacter(text, offset);
+    if (!IsOfClass(step.character, wanted)) return false;
+    offset += step.length;
+  }
+  return !text.empty();
+}
+
+bool IsOfOneCase(absl::string_view text, bool upper) {
+  bool found = false;
+  for (size_t offset = 0; offset < text.size();) {
+    const Utf8Step step = NextCharacter(text, offset);
+    const utf8proc_category_t category = utf8proc_category(static_cast<int32_t>(step.character));
+    const bool is_upper = category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LT;
+    const bool is_lower = category == UTF8PROC_CATEGORY_LL;
+    if (upper ? is_lower || category == UTF8PROC_CATEGORY_LT : is_upper) return false;
+    found = found || is_upper || is_lower;
+    offset += step.length;
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<OriginText>> SplitIntoLines(const OriginText& text, bool keep_ends,
+                                                       JinjaBudget& budget) {
+  RETURN_IF_ERROR(budget.SpendBytes(text.size()));
+  std::vector<OriginText> lines;
+  size_t first = 0;
+  for (size_t offset = 0; offset < text.size();) {
+    const Utf8Step step = NextCharacter(text.text(), offset);
+    size_t behind = offset + step.length;
+    if (IsLineEnd(step.character)) {
+      RETURN_IF_ERROR(budget.SpendSteps(1));
+      if (step.character == '\r' && behind < text.size() && text.text()[behind] == '\n') ++behind;
+      lines.push_back(text.Substring(first, (keep_ends ? behind : offset) - first));
+      first = behind;
+    }
+    offset = behind;
+  }
+  if (first < text.size()) lines.push_back(text.Substring(first, text.size() - first));
+  return lines;
 }
 
 OriginText Strip(const OriginText& text, const OriginText* characters, StripSides sides) {
@@ -175,15 +278,17 @@ OriginText ChangeCase(const OriginText& text, LetterCase letter_case) {
   for (size_t offset = 0; offset < text.size();) {
     const Utf8Step step = NextCharacter(text.text(), offset);
     const auto character = static_cast<int32_t>(step.character);
-    const bool upper =
+    bool upper =
         letter_case == LetterCase::kUpper || (letter_case != LetterCase::kLower && starts_word);
+    if (letter_case == LetterCase::kSwapped) upper = Upper(character) != character;
     changed.clear();
     AppendCharacter(static_cast<char32_t>(upper ? Upper(character) : Lower(character)), changed);
     while (trusted != text.trusted().end() && trusted->first + trusted->length <= offset) {
       ++trusted;
     }
     result.Append(changed, trusted != text.trusted().end() && trusted->first <= offset);
-    starts_word = letter_case == LetterCase::kTitle && !IsCased(character);
+    starts_word = (letter_case == LetterCase::kTitle && !IsCased(character)) ||
+                  (letter_case == LetterCase::kJinjaTitle && BeginsWord(step.character));
     offset += step.length;
   }
   return result;

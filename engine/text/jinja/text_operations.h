@@ -40,12 +40,31 @@ absl::StatusOr<std::vector<OriginText>> SplitText(const OriginText& text,
 absl::StatusOr<std::vector<OriginText>> SplitAtSpaces(const OriginText& text, int64_t limit,
                                                       bool from_right, JinjaBudget& budget);
 
-enum class LetterCase : uint8_t { kUpper, kLower, kCapital, kTitle };
+// Lines as Python's str.splitlines cuts them, at all of Unicode's line ends.
+absl::StatusOr<std::vector<OriginText>> SplitIntoLines(const OriginText& text, bool keep_ends,
+                                                       JinjaBudget& budget);
+
+// kTitle is Python's str.title, kJinjaTitle the filter, where only space, hyphen and opening
+// brackets begin a word.
+enum class LetterCase : uint8_t { kUpper, kLower, kCapital, kTitle, kJinjaTitle, kSwapped };
 // Character by character (utf8proc), so letters whose capital is two letters stay as they are.
 OriginText ChangeCase(const OriginText& text, LetterCase letter_case);
 
 // Characters as Python counts them.
 int64_t CountCharacters(absl::string_view text);
+
+// The byte offset of character `index`, at most the length.
+size_t OffsetOfCharacter(absl::string_view text, int64_t index);
+
+// The last byte offset of `wanted`, which occurs in the text. Linear.
+size_t LastPlace(absl::string_view text, absl::string_view wanted);
+
+// What isalpha, isdecimal, isdigit, isalnum and isspace ask of each character.
+enum class CharacterClass : uint8_t { kLetter, kDecimal, kDigit, kLetterOrNumber, kSpace };
+// True if there are characters and all are of the class.
+bool ConsistsOf(absl::string_view text, CharacterClass wanted);
+// Some letter has a case, and all of those are upper (lower).
+bool IsOfOneCase(absl::string_view text, bool upper);
 
 // str.isspace: Unicode white space and the four information separators.
 bool IsPythonSpace(char32_t character);

@@ -64,6 +64,15 @@ bool TokenStream::TakeName(absl::string_view text) {
   return true;
 }
 
+bool TokenStream::HasNameSince(size_t first, absl::string_view text) const {
+  for (size_t i = first; i < next_; ++i) {
+    const bool behind_dot =
+        i > 0 && tokens_[i - 1].kind == Kind::kOperator && tokens_[i - 1].text == ".";
+    if (tokens_[i].kind == Kind::kName && tokens_[i].text == text && !behind_dot) return true;
+  }
+  return false;
+}
+
 absl::Status TokenStream::Expect(JinjaToken::Kind kind, absl::string_view wanted) {
   if (!Is(kind)) return Unexpected(wanted);
   Take();

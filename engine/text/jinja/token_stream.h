@@ -29,6 +29,12 @@ class TokenStream {
   bool TakeOperator(absl::string_view text);
   bool TakeName(absl::string_view text);
 
+  // How many tokens were taken.
+  size_t position() const { return next_; }
+  // Whether that name stands among the tokens taken since position() was `first`, as a variable
+  // may: not behind a dot.
+  bool HasNameSince(size_t first, absl::string_view text) const;
+
   // Errors: INVALID_ARGUMENT with the line, what was wanted and what is there.
   absl::Status Expect(JinjaToken::Kind kind, absl::string_view wanted);
   absl::Status ExpectOperator(absl::string_view text);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/jinja/builtins.h"
+#include "engine/text/jinja/conversions.h"
 #include "engine/text/jinja/operations.h"
 #include "engine/text/jinja/text_operations.h"
 #include "kernels/base/status_macros.h"
@@ -33,8 +34,38 @@ Result IsNumber(JinjaContext& /*context*/, const JinjaValue& self,
 // Python: what len() and indexing accept.
 Result IsSequence(JinjaContext& /*context*/, const JinjaValue& self,
                   const JinjaArguments& /*arguments*/) {
-  return JinjaValue::Bool(self.Is(Kind::kText) || self.Is(Kind::kList) || self.Is(Kind::kMapping) ||
-                          self.Is(Kind::kUndefined));
+  const bool is_view = self.IsSequence(SequenceKind::kKeys) ||
+                       self.IsSequence(SequenceKind::kValues) ||
+                       self.IsSequence(SequenceKind::kItems);
+  return JinjaValue::Bool(self.Is(Kind::kText) || (self.Is(Kind::kList) && !is_view) ||
+                          self.Is(Kind::kMapping) || self.Is(Kind::kUndefined));
+}
+
+Result IsIterable(JinjaContext& /*context*/, const JinjaValue& self,
+                  const JinjaArguments& /*arguments*/) {
+  return JinjaValue::Bool(self.Is(Kind::kText) || self.Is(Kind::kList) ||
+                          self.Is(Kind::kIterator) || self.Is(Kind::kMapping) ||
+                          self.Is(Kind::kUndefined) || self.Is(Kind::kLoop));
+}
+
+// What Python could try to call, though a call of undefined fails.
+Result IsCallable(JinjaContext& /*context*/, const JinjaValue& self,
+                  const JinjaArguments& /*arguments*/) {
+  return JinjaValue::Bool(self.Is(Kind::kCallable) || self.Is(Kind::kUndefined) ||
+                          self.Is(Kind::kLoop));
+}
+
+// Python's `is`, as far as values here have an identity: constants are themselves.
+Result IsSame(JinjaContext& context, const JinjaValue& self, const JinjaArguments& arguments) {
+  if (self.kind() != arguments[0].kind()) return JinjaValue::Bool(false);
+  ASSIGN_OR_RETURN(const bool equal, Equal(self, arguments[0], context.budget));
+  return JinjaValue::Bool(equal);
+}
+
+template <const JinjaBuiltin* (*find)(absl::string_view)>
+Result IsNameOf(JinjaContext& /*context*/, const JinjaValue& self,
+                const JinjaArguments& /*arguments*/) {
+  return JinjaValue::Bool(self.Is(Kind::kText) && find(self.text().text()) != nullptr);
 }
 
 Result IsTrue(JinjaContext& /*context*/, const JinjaValue& self,
@@ -57,7 +88,8 @@ Result HasRemainder(const JinjaValue& self, const JinjaValue& divisor, int64_t w
                     JinjaContext& context) {
   ASSIGN_OR_RETURN(const JinjaValue remainder,
                    ApplyOperator(JinjaOperator::kRemainder, self, divisor, context.budget));
-  return JinjaValue::Bool(remainder.number() == static_cast<double>(wanted));
+  ASSIGN_OR_RETURN(const bool equal, Equal(remainder, JinjaValue::Integer(wanted), context.budget));
+  return JinjaValue::Bool(equal);
 }
 
 Result IsDivisibleBy(JinjaContext& context, const JinjaValue& self,
@@ -74,46 +106,52 @@ Result IsOdd(JinjaContext& context, const JinjaValue& self, const JinjaArguments
 }
 
 // Some letter, and all of them of one case.
-template <LetterCase letter_case>
+template <bool upper>
 Result HasCase(JinjaContext& context, const JinjaValue& self, const JinjaArguments& /*arguments*/) {
-  if (!self.Is(Kind::kText)) return JinjaValue::Bool(false);
-  RETURN_IF_ERROR(context.budget.SpendBytes(3 * self.text().size()));
-  const std::string& text = self.text().text();
-  const LetterCase other =
-      letter_case == LetterCase::kUpper ? LetterCase::kLower : LetterCase::kUpper;
-  return JinjaValue::Bool(ChangeCase(self.text(), letter_case).text() == text &&
-                          ChangeCase(self.text(), other).text() != text);
+  ASSIGN_OR_RETURN(const OriginText text, ToText(self, context.budget));
+  return JinjaValue::Bool(IsOfOneCase(text.text(), upper));
 }
 
 const std::vector<JinjaBuiltin>& Tests() {
   static const std::vector<JinjaBuiltin> table = {
+      {"!=", {"other"}, 1, Holds<JinjaOperator::kNotEqual>},
+      {"<", {"other"}, 1, Holds<JinjaOperator::kLess>},
+      {"<=", {"other"}, 1, Holds<JinjaOperator::kLessEqual>},
+      {"==", {"other"}, 1, Holds<JinjaOperator::kEqual>},
+      {">", {"other"}, 1, Holds<JinjaOperator::kGreater>},
+      {">=", {"other"}, 1, Holds<JinjaOperator::kGreaterEqual>},
       {"boolean", {}, 0, IsKind<Kind::kBool>},
-      {"callable", {}, 0, IsKind<Kind::kCallable>},
+      {"callable", {}, 0, IsCallable},
       {"defined", {}, 0, IsDefined},
       {"divisibleby", {"num"}, 1, IsDivisibleBy},
       {"eq", {"other"}, 1, Holds<JinjaOperator::kEqual>},
       {"equalto", {"other"}, 1, Holds<JinjaOperator::kEqual>},
       {"even", {}, 0, IsEven},
       {"false", {}, 0, IsFalse},
+      {"filter", {}, 0, IsNameOf<FindJinjaFilter>},
       {"float", {}, 0, IsKind<Kind::kFloat>},
       {"ge", {"other"}, 1, Holds<JinjaOperator::kGreaterEqual>},
+      {"greaterthan", {"other"}, 1, Holds<JinjaOperator::kGreater>},
       {"gt", {"other"}, 1, Holds<JinjaOperator::kGreater>},
       {"in", {"seq"}, 1, Holds<JinjaOperator::kIn>},
       {"integer", {}, 0, IsKind<Kind::kInteger>},
-      {"iterable", {}, 0, IsSequence},
+      {"iterable", {}, 0, IsIterable},
       {"le", {"other"}, 1, Holds<JinjaOperator::kLessEqual>},
-      {"lower", {}, 0, HasCase<LetterCase::kLower>},
+      {"lessthan", {"other"}, 1, Holds<JinjaOperator::kLess>},
+      {"lower", {}, 0, HasCase<false>},
       {"lt", {"other"}, 1, Holds<JinjaOperator::kLess>},
       {"mapping", {}, 0, IsKind<Kind::kMapping>},
       {"ne", {"other"}, 1, Holds<JinjaOperator::kNotEqual>},
       {"none", {}, 0, IsKind<Kind::kNone>},
       {"number", {}, 0, IsNumber},
       {"odd", {}, 0, IsOdd},
+      {"sameas", {"other"}, 1, IsSame},
       {"sequence", {}, 0, IsSequence},
       {"string", {}, 0, IsKind<Kind::kText>},
+      {"test", {}, 0, IsNameOf<FindJinjaTest>},
       {"true", {}, 0, IsTrue},
       {"undefined", {}, 0, IsKind<Kind::kUndefined>},
-      {"upper", {}, 0, HasCase<LetterCase::kUpper>},
+      {"upper", {}, 0, HasCase<true>},
   };
   return table;
 }

@@ -11,7 +11,7 @@
 namespace nightshift {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 absl::StatusOr<RenderedText> Render(const std::string& source, const std::string& content = "c",
                                     ChatTemplateLimits limits = {}) {
@@ -21,7 +21,8 @@ absl::StatusOr<RenderedText> Render(const std::string& source, const std::string
                            {.add_generation_prompt = true,
                             .bos_token = "<s>",
                             .eos_token = "</s>",
-                            .arguments = {{"given", "<argument>"}}});
+                            .arguments = {{"given", "<argument>"}},
+                            .now_us = 1'000'000'000'000'000});
 }
 
 // The text with what the template wrote in capitals' place: "T" for trusted bytes, "." for others.
@@ -57,6 +58,32 @@ TEST(ChatTemplateTest, KnowsWhichBytesTheTemplateWrote) {
       {"{% for c in 'a' ~ messages[0].content[:1] %}{{ c }}{% endfor %}", "a<", "T."},
       {"{% set ns = namespace(t='a') %}{% set ns.t = ns.t + messages[0].content %}{{ ns.t }}",
        "a<x> y", "T....."},
+      {"{% macro m(x, y='|') %}<{{ x ~ y }}>{% endmacro %}{{ m(messages[0].content) }}", "<<x> y|>",
+       "T.....TT"},
+      {"{% macro w() %}[{{ caller() }}]{% endmacro %}"
+       "{% call w() %}{{ messages[0].content }}{% endcall %}",
+       "[<x> y]", "T.....T"},
+      {"{% for t in [messages[0].content, ['a']] recursive %}"
+       "{{ t if t is string else loop(t) }}{% endfor %}",
+       "<x> ya", ".....T"},
+      {"{% filter upper %}a{{ messages[0].content }}{% endfilter %}", "A<X> Y", "T....."},
+      {"{% set t | trim %} a{{ messages[0].content }} {% endset %}{{ t }}", "a<x> y", "T....."},
+      {"{{ ('a\n' ~ messages[0].content) | indent(2) }}", "a\n  <x> y", "T........"},
+      {"{{ '<%s>' % messages[0].content }}", "<<x> y>", "T.....T"},
+      {"{{ '%s%3s' | format(messages[0].content, 'a') }}", "<x> y  a", ".......T"},
+      {"{{ '%(k)s!' % {'k': messages[0].content} }}", "<x> y!", ".....T"},
+      {"{{ [messages[0].content, 'a'] | map('upper') | join('|') }}", "<X> Y|A", ".....TT"},
+      {"{{ [messages[0].content, 'a'] | sort | join | reverse }}", "ay >x<", "T....."},
+      {"{% for k, v in messages[0].items() %}{{ k }}={{ v }};{% endfor %}",
+       "role=user;content=<x> y;", "....T....T.......T.....T"},
+      {"{{ messages[0].content.partition(' ')[2].center(3, '*') | title }}", "*y*", "T.T"},
+      {"{{ messages[0].content | truncate(4, true, '!', 0) }}", "<x>!", "...T"},
+      {"{{ ([messages[0].content, 'a'] | batch(1) | list)[0][0] }}", "<x> y", "....."},
+      {"{% set n = dict(a=messages[0].content) %}{{ n.a }}{% for k in n %}{{ k }}{% endfor %}",
+       "<x> ya", ".....T"},
+      {"{% macro m() %}{{ kwargs.t }}{{ varargs[0] }}{% endmacro %}{{ m('a', t=given) }}",
+       "<argument>a", "..........T"},
+      {"{{ strftime_now('%Y') }}{{ strftime_now(messages[0].content) }}", "2001<x> y", "TTTT....."},
       {"{{ messages[0].role }}{{ messages[0] | tojson }}", nullptr, nullptr},
       {"{{ given | default('t') }}{{ other | default('t') }}", "<argument>t", "..........T"},
   };
@@ -71,17 +98,15 @@ TEST(ChatTemplateTest, KnowsWhichBytesTheTemplateWrote) {
   }
 }
 
-TEST(ChatTemplateTest, DoesNotLetArgumentsReplaceTheMessages) {
-  ASSERT_OK_AND_ASSIGN(const auto parsed,
-                       ChatTemplate::Parse("{{ messages | length }}{{ bos_token }}"));
-  ASSERT_OK_AND_ASSIGN(
-      const RenderedText rendered,
-      parsed->Render(json::array({{{"role", "user"}}}),
-                     {.add_generation_prompt = true,
-                      .bos_token = "<s>",
-                      .eos_token = "",
-                      .arguments = {{"messages", json::array()}, {"bos_token", "evil"}}}));
-  EXPECT_EQ(rendered.text, "1<s>");
+TEST(ChatTemplateTest, RefusesArgumentsThatWouldReplaceWhatTheServerGives) {
+  ASSERT_OK_AND_ASSIGN(const auto parsed, ChatTemplate::Parse("{{ messages | length }}"));
+  for (const char* name : {"messages", "add_generation_prompt", "bos_token", "eos_token",
+                           "strftime_now", "raise_exception"}) {
+    RenderOptions options;
+    options.arguments[name] = "evil";
+    EXPECT_THAT(parsed->Render(json::array({{{"role", "user"}}}), options),
+                StatusIs(absl::StatusCode::kInvalidArgument, name));
+  }
 }
 
 TEST(ChatTemplateTest, StopsTemplatesThatRunLongOrGrowLarge) {
@@ -111,6 +136,38 @@ TEST(ChatTemplateTest, StopsTemplatesThatRunLongOrGrowLarge) {
        "bytes"},
       {"{% set big = 'a' * 900000 %}{% for i in range(90000) %}{{ big[i] }}{% endfor %}", "bytes"},
       {"{{ ('\\x01' * 900000) | list | tojson(indent=64) | length }}", "than"},
+      {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deep"},
+      {"{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
+       "deep"},
+      {"{% macro m(x=m()) %}{% endmacro %}{{ m() }}", "deep"},
+      {"{% macro m() %}{% call m() %}{% endcall %}{{ caller }}{% endmacro %}{{ m() }}", "deep"},
+      {"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "deep"},
+      {"{% macro m(n) %}{{ m(n + 1) ~ m(n + 1) if n < 30 else 'x' }}{% endmacro %}{{ m(0) }}",
+       "than"},
+      {"{% macro m(t) %}{{ t }}{{ t }}{% endmacro %}{% set ns = namespace(t='xx') %}"
+       "{% for i in range(64) %}{% set ns.t = m(ns.t) %}{% endfor %}",
+       "bytes"},
+      {"{% set big = 'a' * 900000 %}{% for i in range(90000) %}{% set t %}{{ big }}{% endset %}"
+       "{% endfor %}",
+       "bytes"},
+      {"{{ '%1000000000s' % 'x' }}", "width"},
+      {"{{ '%.1000000000f' % 1.5 }}", "precision"},
+      {"{{ 'x' | center(10000000000) }}", "bytes"},
+      {"{{ 'x'.zfill(10000000000) }}", "bytes"},
+      {"{{ 'x' | indent(10000000000) }}", "bytes"},
+      {"{{ ('\\n' * 100000) | indent('x' * 100000) | length }}", "bytes"},
+      {"{{ [1] | batch(10000000000, 0) | list }}", "steps"},
+      {"{{ [1] | slice(10000000000) | list }}", "steps"},
+      {"{% for i in range(90000) %}{{ range(90000) | sort | first }}{% endfor %}", "steps"},
+      {"{% for i in range(90000) %}{{ range(90000) | sum }}{% endfor %}", "steps"},
+      {"{% for i in range(90000) %}{{ range(90000) | map('string') | list | length }}{% endfor %}",
+       "steps"},
+      {"{% for i in range(90000) %}{{ range(90000) | unique | list | length }}{% endfor %}",
+       "steps"},
+      {"{% set ns = namespace(x=0) %}{% for i in range(90000) %}{% for j in [1] recursive %}"
+       "{% set ns.x = loop %}{% set keep = ns.x %}{% endfor %}{% set keep = ns.x %}"
+       "{% macro m() %}{{ keep }}{% endmacro %}{% set ns.x = m %}{% endfor %}",
+       "steps"},
   };
   for (const auto& [source, limit] : cases) {
     EXPECT_THAT(Render(source), StatusIs(absl::StatusCode::kResourceExhausted, limit)) << source;
@@ -151,6 +208,49 @@ TEST(ChatTemplateTest, RefusesDeepNestingBeforeTheStackEnds) {
   }
 }
 
+TEST(ChatTemplateTest, RunsMacrosAsDeepAsPublishedTemplatesDoButNotDeeper) {
+  const std::string nested =
+      "{% macro m(n) %}{% if n %}{% for i in [1] %}[{{ m(n - 1) | trim }}]{% endfor %}{% endif %}"
+      "{% endmacro %}{{ m(";
+  ASSERT_OK_AND_ASSIGN(const RenderedText rendered, Render(nested + "40) }}"));
+  EXPECT_EQ(rendered.text, Repeated("[", 40) + Repeated("]", 40));
+  EXPECT_THAT(Render(nested + "1000) }}"),
+              StatusIs(absl::StatusCode::kResourceExhausted, "runs nested more than"));
+}
+
+TEST(ChatTemplateTest, HandsAnErrorInsideAMacroOutWithItsOwnLine) {
+  EXPECT_THAT(Render("{% macro m(a) %}\n{{ a + 1 }}\n{% endmacro %}\n\n{{ m('x') | upper }}"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "line 2: `a + 1`: unsupported"));
+  EXPECT_THAT(Render("{% macro m(a) %}{% endmacro %}\n{{ m(1, 2) }}"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "macro m: 2 arguments, takes 1"));
+}
+
+TEST(ChatTemplateTest, WritesJsonInTheOrderOfTheCaller) {
+  ASSERT_OK_AND_ASSIGN(const auto parsed,
+                       ChatTemplate::Parse("{{ messages | tojson }}{{ t | tojson }}"));
+  RenderOptions options;
+  options.arguments =
+      json::parse(R"({"t": {"z": 1, "a": {"y": 2, "b": 3}, "m": 9007199254740993}})");
+  ASSERT_OK_AND_ASSIGN(
+      const RenderedText rendered,
+      parsed->Render(json::parse(R"([{"role": "user", "content": "c", "again": 1.0}])"), options));
+  EXPECT_EQ(rendered.text, R"([{"role": "user", "content": "c", "again": 1.0}])"
+                           R"({"z": 1, "a": {"y": 2, "b": 3}, "m": 9007199254740993})");
+}
+
+TEST(ChatTemplateTest, TellsTheTimeThatItIsGivenOrDoesNotKnowIt) {
+  ASSERT_OK_AND_ASSIGN(const auto parsed,
+                       ChatTemplate::Parse("{% if strftime_now is defined %}"
+                                           "{{ strftime_now('%Y-%m-%d %H:%M:%S.%f%z') }}"
+                                           "{% else %}no time{% endif %}"));
+  RenderOptions options;
+  ASSERT_OK_AND_ASSIGN(RenderedText rendered, parsed->Render(json::array(), options));
+  EXPECT_EQ(rendered.text, "no time");
+  options.now_us = 951'827'696'789'012;
+  ASSERT_OK_AND_ASSIGN(rendered, parsed->Render(json::array(), options));
+  EXPECT_EQ(rendered.text, "2000-02-29 12:34:56.789012");
+}
+
 TEST(ChatTemplateTest, TakesLongChainsOfOneLevel) {
   EXPECT_OK(Render("{{ 1" + Repeated(" + 1", 5000) + " }}"));
   EXPECT_OK(Render("{{ 'a'" + Repeated(" ~ 'a'", 5000) + " }}"));
@@ -166,8 +266,8 @@ TEST(ChatTemplateTest, NamesLineAndExpressionOfAnError) {
               StatusIs(absl::StatusCode::kInvalidArgument, "line 2: `unknown.field`: 'unknown'"));
   EXPECT_THAT(Render("{{ raise_exception('only user') }}"),
               StatusIs(absl::StatusCode::kInvalidArgument, "only user"));
-  EXPECT_THAT(Render("{{ 1 | sort }}"),
-              StatusIs(absl::StatusCode::kInvalidArgument, "filter sort is not supported"));
+  EXPECT_THAT(Render("{{ 1 | urlize }}"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "filter urlize is not supported"));
   EXPECT_THAT(
       Render("\n{% include 'x' %}"),
       StatusIs(absl::StatusCode::kInvalidArgument, "line 2: statement include is not supported"));

@@ -19,4 +19,9 @@ inline nlohmann::json ReadDataJson(const std::string& path) {
   return nlohmann::json::parse(ReadDataFile(path), nullptr, false);
 }
 
+// The same with the names of objects in the file's order.
+inline nlohmann::ordered_json ReadDataOrderedJson(const std::string& path) {
+  return nlohmann::ordered_json::parse(ReadDataFile(path), nullptr, false);
+}
+
 }  // namespace nightshift

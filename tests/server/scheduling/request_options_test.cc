@@ -66,7 +66,7 @@ TEST(RequestOptionsTest, TemplateArgumentsAreLaidOverEachOther) {
   of_row["list"].mutable_list_value()->add_values()->set_bool_value(true);
   row.set_add_generation_prompt(false);
   const EncodeOptions options = ResolvePromptOptions(job, row);
-  EXPECT_EQ(options.template_arguments,
+  EXPECT_EQ(nlohmann::json(options.template_arguments),
             nlohmann::json::parse(R"({"kept": "yes", "count": 4, "half": 0.5, "list": [true]})"));
   EXPECT_TRUE(options.template_arguments["count"].is_number_integer());
   EXPECT_FALSE(options.add_generation_prompt);
@@ -79,7 +79,8 @@ TEST(RequestOptionsTest, MessagesKeepTheirNamesOnlyWhenTheyHaveOne) {
   chat.mutable_messages(0)->set_content("hello");
   chat.add_messages()->set_role("user");
   chat.mutable_messages(1)->set_name("ann");
-  EXPECT_EQ(MessagesToJson(chat), nlohmann::json::parse(R"([{"role": "user", "content": "hello"},
+  EXPECT_EQ(MessagesToJson(chat),
+            nlohmann::ordered_json::parse(R"([{"role": "user", "content": "hello"},
                                       {"role": "user", "content": "", "name": "ann"}])"));
 }
 
