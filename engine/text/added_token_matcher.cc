@@ -126,6 +126,7 @@ std::vector<AddedTokenPiece> AddedTokenMatcher::Cut(absl::string_view text,
                                                     const std::vector<TextRange>& trusted) const {
   std::vector<AddedTokenPiece> pieces;
   size_t done = 0;
+  size_t spaces_end = 0;  // of the last spaces that were swallowed on the right
   const auto append = [&](size_t first, size_t last, int32_t token) {
     if (last > first) pieces.push_back({{.first = first, .length = last - first}, token});
   };
@@ -139,8 +140,11 @@ std::vector<AddedTokenPiece> AddedTokenMatcher::Cut(absl::string_view text,
     size_t last = offset + pattern->text.size();
     offset = last;
     if (pattern->single_word && !IsSingleWord(text, first, last)) continue;
-    if (pattern->lstrip) first = std::max(SkipSpacesBack(text, first, 0), done);
-    if (pattern->rstrip) last = SkipSpaces(text, last);
+    if (pattern->lstrip) first = first > done ? SkipSpacesBack(text, first, done) : done;
+    if (pattern->rstrip) {
+      if (last >= spaces_end) spaces_end = SkipSpaces(text, last);
+      last = spaces_end;
+    }
     append(done, first, -1);
     append(first, last, pattern->token);
     done = last;

@@ -162,37 +162,43 @@ void BytePairMerger::Encode(absl::string_view piece, Scratch& scratch,
   MergePiece(piece, scratch, ids);
 }
 
-void BytePairMerger::LoadSymbols(absl::string_view piece,
-                                 std::vector<MergeScratch::Symbol>& symbols) const {
-  symbols.clear();
-  symbols.reserve(piece.size());
+// Returns how many symbols there are; never more than bytes.
+size_t BytePairMerger::LoadSymbols(absl::string_view piece,
+                                   std::vector<MergeScratch::Symbol>& symbols) const {
+  if (symbols.size() < piece.size()) symbols.resize(piece.size());
+  size_t count = 0;
   bool after_unknown = false;
   for (size_t offset = 0; offset < piece.size();) {
     const auto byte = static_cast<uint8_t>(piece[offset]);
     const size_t length = of_bytes_ || byte < 0x80 ? 1 : NextCharacter(piece, offset).length;
     const absl::string_view character = piece.substr(offset, length);
-    const auto position = static_cast<uint32_t>(offset);
+    const auto add = [&](int32_t token) {
+      symbols[count].token = token;
+      symbols[count].offset = static_cast<uint32_t>(offset);
+      ++count;
+    };
     const int32_t symbol = SymbolOf(character);
-    offset += length;
     if (symbol >= 0) {
-      symbols.push_back({.token = symbol, .offset = position});
+      add(symbol);
     } else if (fallback_.has_bytes()) {
       for (const char part : character)
-        symbols.push_back({.token = fallback_.byte_token(part), .offset = position});
+        add(fallback_.byte_token(part));
     } else if (fallback_.unknown_token() >= 0 && !(after_unknown && fallback_.fuses_unknown())) {
-      symbols.push_back({.token = fallback_.unknown_token(), .offset = position});
+      add(fallback_.unknown_token());
     }
     after_unknown = symbol < 0;
+    offset += length;
   }
+  return count;
 }
 
 void BytePairMerger::MergePiece(absl::string_view piece, Scratch& scratch,
                                 std::vector<int32_t>& ids) const {
   auto& symbols = scratch.merging.symbols;
-  LoadSymbols(piece, symbols);
+  const size_t count = LoadSymbols(piece, symbols);
   size_t first = 0;
-  for (size_t i = 0; i < symbols.size(); ++i) {
-    const bool is_last = i + 1 == symbols.size();
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_last = i + 1 == count;
     const MergeRule* rule =
         is_last ? nullptr : merges_.Find(symbols[i].token, symbols[i + 1].token);
     symbols[i].merge = rule == nullptr ? MergeRule() : *rule;

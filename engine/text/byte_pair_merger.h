@@ -50,7 +50,7 @@ class BytePairMerger {
   void AddWholeTokens(const TokenizerSpec& spec, const std::vector<bool>& usable);
   void AddNeighbours(absl::string_view left, absl::string_view right);
   int32_t SymbolOf(absl::string_view character) const;
-  void LoadSymbols(absl::string_view piece, std::vector<MergeScratch::Symbol>& symbols) const;
+  size_t LoadSymbols(absl::string_view piece, std::vector<MergeScratch::Symbol>& symbols) const;
   void MergePiece(absl::string_view piece, Scratch& scratch, std::vector<int32_t>& ids) const;
   void MergeStretch(absl::string_view text, size_t first, size_t last, Scratch& scratch,
                     std::vector<int32_t>& ids) const;

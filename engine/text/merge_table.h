@@ -49,12 +49,12 @@ class MergeTable {
 struct MergeScratch {
   struct Symbol {
     int32_t token = 0;
-    uint32_t offset = 0;  // of its first byte in the piece
-    MergeRule merge = {};      // with the symbol behind it
+    uint32_t offset = 0;   // of its first byte in the piece
+    MergeRule merge = {};  // with the symbol behind it
     uint32_t previous = 0;
     uint32_t next = 0;
   };
-  std::vector<Symbol> symbols;
+  std::vector<Symbol> symbols;  // only grows; the caller knows how many count
   std::vector<uint64_t> heap;
 };
 

@@ -112,10 +112,21 @@ void Order(std::vector<int32_t>& characters) {
   }
 }
 
-}  // namespace
+// Where the ASCII stretch that begins at `offset` ends.
+size_t SkipAscii(absl::string_view text, size_t offset) {
+  while (offset < text.size() && static_cast<unsigned char>(text[offset]) < 0x80)
+    ++offset;
+  return offset;
+}
 
-std::string Normalize(absl::string_view text, NormalForm form) {
-  if (IsUnchanged(text, form)) return std::string(text);
+size_t SkipNonAscii(absl::string_view text, size_t offset) {
+  while (offset < text.size() && static_cast<unsigned char>(text[offset]) >= 0x80)
+    ++offset;
+  return offset;
+}
+
+// Appends the normal form of `text`.
+void NormalizeStretch(absl::string_view text, NormalForm form, std::string& normalized) {
   std::vector<int32_t> characters =
       Decompose(text, form == NormalForm::kNfkc || form == NormalForm::kNfkd);
   Order(characters);
@@ -126,10 +137,26 @@ std::string Normalize(absl::string_view text, NormalForm form) {
         static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     CHECK(count >= 0);
   }
-  std::string normalized;
-  normalized.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     AppendCharacter(static_cast<char32_t>(characters[static_cast<size_t>(i)]), normalized);
+  }
+}
+
+}  // namespace
+
+// ASCII stays as it is, and of an ASCII stretch only the last character can compose, with what
+// follows.
+std::string Normalize(absl::string_view text, NormalForm form) {
+  if (IsUnchanged(text, form)) return std::string(text);
+  std::string normalized;
+  normalized.reserve(text.size());
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t ascii_end = SkipAscii(text, offset);
+    const size_t end = SkipNonAscii(text, ascii_end);
+    const size_t base = end > ascii_end && ascii_end > offset ? ascii_end - 1 : ascii_end;
+    normalized.append(text.data() + offset, base - offset);
+    if (end > ascii_end) NormalizeStretch(text.substr(base, end - base), form, normalized);
+    offset = end;
   }
   return normalized;
 }

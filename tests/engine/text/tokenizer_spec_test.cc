@@ -353,6 +353,19 @@ TEST(TokenizerSpecTest, RefusesGgufTokenizersItCannotRun) {
   }
 }
 
+TEST(TokenizerSpecTest, RunsEachPreTokenizerOfGguf) {
+  for (const char* pre : {"gpt-2", "phi-2", "mpt", "olmo", "smollm", "starcoder", "refact",
+                          "llama-bpe", "llama3", "llama-v3", "dbrx", "qwen2", "deepseek-r1-qwen",
+                          "stablelm2", "tekken", "gpt-4o", "llama4", "deepseek-v3", "falcon"}) {
+    GgufTokenizerMetadata metadata = MinimalGguf();
+    metadata.pre = pre;
+    ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerSpecFromGguf(metadata));
+    ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Create(std::move(spec)));
+    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, tokenizer->Encode("ab, 123 a", {}));
+    EXPECT_EQ(ids, (std::vector<int32_t>{2, 0})) << pre;
+  }
+}
+
 GgufTokenizerMetadata MinimalPieces(const std::string& model) {
   GgufTokenizerMetadata metadata;
   metadata.model = model;

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/text/character_fallback.h"
 #include "engine/text/utf8.h"
 #include "tests/engine/text/golden_files.h"
 #include "tests/support/status_matchers.h"
@@ -16,9 +17,11 @@
 namespace nightshift {
 namespace {
 
+using nlohmann::json;
 using Ids = std::vector<int32_t>;
 
 constexpr int32_t kTurnEnd = 5;  // <|im_end|> in all kinds
+constexpr int32_t kNormalizedSpecial = 1404;
 
 std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& kind) {
   const std::string text = ReadDataFile("tokenizers/" + kind + "/tokenizer.json");
@@ -45,6 +48,61 @@ TEST(TokenizerTest, MakesSpecialTokensOnlyWhollyInsideTrustedRanges) {
     EXPECT_EQ(CountTurnEnds(ids), wanted);
     EXPECT_EQ(tokenizer->Decode(ids, false), text);
   }
+}
+
+// A kind with the special token <S>, which is found in normalised text (NFKC).
+std::unique_ptr<Tokenizer> WithNormalizedSpecial() {
+  json document = ReadDataJson("tokenizers/mistral_metaspace/tokenizer.json");
+  document["added_tokens"].push_back(
+      {{"id", kNormalizedSpecial}, {"content", "<S>"}, {"special", true}, {"normalized", true}});
+  auto spec = TokenizerSpecFromHuggingFace(document.dump(), "");
+  EXPECT_OK(spec);
+  auto tokenizer = Tokenizer::Create(*std::move(spec));
+  EXPECT_OK(tokenizer);
+  return *std::move(tokenizer);
+}
+
+TEST(TokenizerTest, MakesSpecialTokensOnlyOfTrustedTextAlsoBehindTheNormalizer) {
+  const auto tokenizer = WithNormalizedSpecial();
+  const std::string wide = "\xEF\xBC\x9CS\xEF\xBC\x9E";  // becomes <S>
+  struct Case {
+    std::string text;
+    std::vector<TextRange> trusted;
+    int wanted;
+  };
+  const std::vector<Case> cases = {
+      {"<S>", {}, 0},
+      {"<S>", {{0, 3}}, 1},
+      {"<S>", {{0, 2}}, 0},
+      {"<S>", {{1, 2}}, 0},
+      {"a<S>b<S>", {{1, 3}}, 1},
+      {"a<S>b<S>", {{1, 7}}, 2},
+      {wide, {}, 0},
+      {wide, {{0, 7}}, 1},
+      {wide, {{0, 4}}, 0},
+      {"<S\xEF\xBC\x9E", {{0, 2}}, 0},
+      {"<S>\xC3\xA9", {{0, 3}}, 1},  // an accented letter behind it is another's
+      {"<S>\xCC\xB8", {{0, 3}}, 0},  // an overlay would change the token itself
+      {"\xEF\xBC\xA1<S>\xEF\xBC\xA1", {{3, 3}}, 1},
+  };
+  for (const Case& example : cases) {
+    ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(example.text, example.trusted));
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), kNormalizedSpecial), example.wanted)
+        << example.text;
+  }
+}
+
+// The lattice knows </s> as a token, too.
+TEST(TokenizerTest, NeverMakesASpecialTokenByTheUnigramModel) {
+  const auto tokenizer = MakeTokenizer("unigram");
+  const std::string text = "a</s><s><unk><|im_end|>";
+  ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(text, {}));
+  for (const int32_t id : ids)
+    EXPECT_TRUE(!tokenizer->IsSpecial(id) || id == tokenizer->spec().unknown_token) << id;
+  ASSERT_OK_AND_ASSIGN(const Ids trusted, tokenizer->Encode(text, {{0, text.size()}}));
+  EXPECT_GE(std::count_if(trusted.begin(), trusted.end(),
+                          [&](int32_t id) { return tokenizer->IsSpecial(id); }),
+            4);
 }
 
 TEST(TokenizerTest, FindsOtherAddedTokensInAnyText) {
@@ -75,6 +133,51 @@ TEST(TokenizerTest, TellsHowManyTokensATextHasAtLeast) {
   EXPECT_EQ(tokenizer->LeastTokens(7 * longest - 1), 6);
 }
 
+TEST(TokenizerTest, PromisesNoTokensWhereOneMayStandForAnything) {
+  EXPECT_EQ(MakeTokenizer("unigram")->LeastTokens(1 << 20), 0);
+  EXPECT_GT(MakeTokenizer("unigram_bytes")->LeastTokens(1 << 20), 0);
+  EXPECT_GT(MakeTokenizer("llama2")->LeastTokens(1 << 20), 0);
+}
+
+TEST(TokenizerTest, GivesTheBytesThatATokenAddsToAText) {
+  const auto tokenizer = MakeTokenizer("llama2");
+  ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode("a\xE2\x82\xAC b", {}));
+  std::string bytes;
+  for (const int32_t id : ids)
+    bytes += std::string(tokenizer->TokenBytes(id));
+  EXPECT_EQ(bytes, " a\xE2\x82\xAC b");
+  EXPECT_EQ(tokenizer->TokenBytes(kTurnEnd), "<|im_end|>");
+}
+
+TEST(TokenizerTest, HoldsARunOfByteTokensBackUntilItEnds) {
+  const auto tokenizer = MakeTokenizer("llama2");
+  std::vector<int32_t> byte_ids(256, -1);
+  int32_t letter = -1;
+  for (int32_t id = 0; id < 1400; ++id) {
+    const auto& token = tokenizer->spec().tokens[static_cast<size_t>(id)];
+    if (ByteOfToken(token) >= 0) byte_ids[static_cast<size_t>(ByteOfToken(token))] = id;
+    if (token == "a") letter = id;
+  }
+  TextAccumulator accumulator(*tokenizer);
+  accumulator.Append(byte_ids[0xC3]);
+  accumulator.Append(byte_ids[0xA9]);
+  EXPECT_EQ(accumulator.text(), "");
+  EXPECT_TRUE(accumulator.has_pending());
+  accumulator.Append(letter);
+  EXPECT_EQ(accumulator.text(),
+            "\xC3\xA9"
+            "a");
+  EXPECT_FALSE(accumulator.has_pending());
+  // One byte too many spoils the whole run.
+  accumulator.Append(byte_ids[0xC3]);
+  accumulator.Append(byte_ids[0xA9]);
+  accumulator.Append(byte_ids[0xA9]);
+  accumulator.Finish();
+  EXPECT_EQ(accumulator.text(),
+            "\xC3\xA9"
+            "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
 TEST(TokenizerTest, HasNoBytesForIdsOutOfRange) {
   const auto tokenizer = MakeTokenizer("gpt2");
   for (const int32_t id : {-1, 1404, INT32_MAX, INT32_MIN}) {
@@ -88,16 +191,23 @@ TEST(TokenizerTest, HasNoBytesForIdsOutOfRange) {
 
 // Quadratic merging, or ordering of combining marks, takes hours here.
 TEST(TokenizerTest, EncodesMegabytesOfOnePreToken) {
-  for (const char* kind : {"gpt2", "qwen2"}) {
+  const std::vector<std::pair<std::string, std::vector<const char*>>> cases = {
+      {"gpt2", {"a", "-"}},
+      {"qwen2", {" ", "\xCC\x81\xCC\xA7"}},
+      {"llama2", {"a", " ", "\xE2\x96\x81"}},
+      {"mistral_metaspace", {"\xCC\x81\xCC\xA7"}},
+      {"unigram", {"a", "\xF0\x9F\x98\x80"}},
+  };
+  for (const auto& [kind, units] : cases) {
     const auto tokenizer = MakeTokenizer(kind);
-    for (const char* unit : {"a", "-", " ", "\xCC\x81\xCC\xA7"}) {
+    for (const char* unit : units) {
       std::string text;
       while (text.size() < (1u << 20))
         text += unit;
       ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(text, {}));
       EXPECT_GE(static_cast<int64_t>(ids.size()),
                 tokenizer->LeastTokens(static_cast<int64_t>(text.size())));
-      if (std::string(kind) != "qwen2") {
+      if (kind == "gpt2") {
         EXPECT_EQ(tokenizer->Decode(ids, false), text);
       }
     }
