@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/checked_math.h"
@@ -26,6 +27,11 @@ std::optional<DType> FloatTypeNamed(const std::string& name) {
     return DType::kBF16;
   }
   return std::nullopt;
+}
+
+// Published GPT-NeoX files hold each layer's causal mask, one byte an element.
+bool IsMask(const std::string& name, const std::string& type) {
+  return (type == "BOOL" || type == "U8") && absl::EndsWith(name, ".attention.bias");
 }
 
 // Receives the header piece by piece. Every handler returns false at the first problem, which ends
@@ -107,10 +113,11 @@ bool HeaderHandler::string(string_t& value) {
     return Unexpected("a string");
   }
   const std::optional<DType> type = FloatTypeNamed(value);
-  if (!type) {
+  tensor_.is_mask = IsMask(tensor_.name, value);
+  if (!type && !tensor_.is_mask) {
     return Problem(absl::StrCat("type ", value.substr(0, 32), " is not one of F32, F16, BF16"));
   }
-  tensor_.dtype = *type;
+  tensor_.dtype = type.value_or(DType::kF32);
   has_type_ = true;
   return true;
 }
@@ -198,7 +205,7 @@ bool HeaderHandler::FinishTensor() {
   }
   tensor_.rows = 1;
   const std::optional<int64_t> row_bytes =
-      CheckedMultiply({tensor_.shape.back(), FloatBytes(tensor_.dtype)});
+      CheckedMultiply({tensor_.shape.back(), tensor_.is_mask ? 1 : FloatBytes(tensor_.dtype)});
   std::optional<int64_t> bytes = row_bytes;
   for (size_t i = 0; bytes && i + 1 < tensor_.shape.size(); ++i) {
     bytes = CheckedMultiply({*bytes, tensor_.shape[i]});

@@ -39,7 +39,9 @@ class TensorIndex {
  public:
   explicit TensorIndex(const std::vector<SourceTensor>& tensors) {
     for (const SourceTensor& tensor : tensors) {
-      by_name_[tensor.name] = {&tensor, false};
+      if (!tensor.is_mask) {
+        by_name_[tensor.name] = {&tensor, false};
+      }
     }
   }
   // Some published files lack the `model.` prefix; models that also take images have one more.

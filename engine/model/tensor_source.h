@@ -26,6 +26,8 @@ struct SourceTensor {
   DType dtype = DType::kF32;  // what a pack keeps it as
   // How rows of a quantised type lie (gguf_types.h); nullptr for float types.
   const GgufType* blocks = nullptr;
+  // A causal mask of one byte an element, whatever dtype says: never a weight.
+  bool is_mask = false;
   std::vector<int64_t> shape;  // slowest dimension first, as Hugging Face writes it; at least one
   int64_t rows = 0;            // product of all but the last
   int64_t row_bytes = 0;

@@ -48,6 +48,19 @@ TEST_F(SafetensorsTest, ReadsTensorsWhateverTheOrderOfTheHeader) {
   EXPECT_EQ(row, "cccc");
 }
 
+TEST_F(SafetensorsTest, CausalMasksOfBytesAreKnownForWhatTheyAre) {
+  SafetensorsWriter writer;
+  writer.Add("gpt_neox.layers.0.attention.bias", "BOOL", {1, 1, 2, 2}, "abcd");
+  writer.Add("a", "F32", {1}, "aaaa");
+  ASSERT_OK_AND_ASSIGN(auto checkpoint, OpenBytes(writer.bytes()));
+  ASSERT_EQ(checkpoint->tensors().size(), 2U);
+  EXPECT_TRUE(checkpoint->tensors()[0].is_mask);
+  EXPECT_FALSE(checkpoint->tensors()[1].is_mask);
+  SafetensorsWriter other;
+  other.Add("gpt_neox.layers.0.attention.dense.bias", "U8", {4}, "abcd");
+  EXPECT_THAT(OpenBytes(other.bytes()), StatusIs(kInvalid, "type U8 is not one of"));
+}
+
 TEST_F(SafetensorsTest, ReadsTheFilesThatAnIndexNames) {
   SafetensorsWriter one;
   one.Add("a", "F16", {2}, "aaaa");

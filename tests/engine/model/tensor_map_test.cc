@@ -82,9 +82,15 @@ TEST_F(TensorMapTest, TensorOfALayerTooManyIsNamed) {
   EXPECT_THAT(Map(), StatusIs(kInvalid, "model.layers.3.input_layernorm.weight has no use"));
 }
 
-TEST_F(TensorMapTest, RotaryTablesArePassedOver) {
+TEST_F(TensorMapTest, RotaryTablesAndCausalMasksArePassedOver) {
   Open("llama");
   Add("model.layers.0.self_attn.rotary_emb.inv_freq", {8});
+  EXPECT_OK(Map());
+  Open("gpt_neox");
+  Add("gpt_neox.layers.0.attention.rotary_emb.inv_freq", {2});
+  Add("gpt_neox.layers.0.attention.masked_bias", {1});
+  Add("gpt_neox.layers.0.attention.bias", {1, 1, 128, 128});
+  tensors_.back().is_mask = true;
   EXPECT_OK(Map());
 }
 
