@@ -1,5 +1,6 @@
 #include "server/tools/model_show.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -98,6 +99,7 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"vocabulary", config.vocabulary},
                {"tied_head", config.tied_head},
                {"context_tokens", config.context_tokens},
+               {"window", nullptr},
                {"bos_token", config.bos_token},
                {"eos_tokens", config.eos_tokens},
                {"weight_bytes_by_type", totals.bytes_by_type},
@@ -109,6 +111,11 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"chat_template_bytes", nullptr},
                {"source_format", manifest.source_format},
                {"sources", Json::array()}};
+  if (config.sliding_window > 0) {
+    json["window"] = {
+        {"tokens", config.sliding_window},
+        {"layers", std::count(config.sliding_layers.begin(), config.sliding_layers.end(), true)}};
+  }
   if (const std::optional<ExpertConfig>& experts = config.experts) {
     json["experts"] = {{"count", experts->count},
                        {"per_token", experts->per_token},
@@ -195,7 +202,13 @@ std::string ModelToText(const Json& json) {
       text, "vocabulary",
       absl::StrCat(Dump(json["vocabulary"]),
                    json["tied_head"].get<bool>() ? ", head tied to the embedding" : ", own head"));
-  AppendLine(text, "context", absl::StrCat(Dump(json["context_tokens"]), " tokens"));
+  const Json& window = json["window"];
+  AppendLine(
+      text, "context",
+      absl::StrCat(Dump(json["context_tokens"]), " tokens",
+                   window.is_null() ? ""
+                                    : absl::StrCat(", a window of ", Dump(window["tokens"]), " in ",
+                                                   Dump(window["layers"]), " of the layers")));
   AppendLine(text, "bos, eos",
              absl::StrCat(Dump(json["bos_token"]), ", ", Dump(json["eos_tokens"])));
   for (const auto& [type, bytes] : json["weight_bytes_by_type"].items()) {

@@ -1,6 +1,7 @@
 #include "server/tools/import.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -70,6 +71,44 @@ TEST_F(ImportTest, TokenizerIsKeptAsOurSpec) {
   ASSERT_OK_AND_ASSIGN(const std::string json, pack->ReadTokenizerJson());
   ASSERT_OK_AND_ASSIGN(const TokenizerSpec spec, TokenizerSpecFromJson(json));
   EXPECT_FALSE(spec.merges.empty());
+}
+
+TEST_F(ImportTest, AFileOfLlamaCppsConverterImportsWithItsTokenizer) {
+  for (const char* name : {"qwen3", "gemma2", "falcon"}) {
+    const std::string target = folder_.path() + "/" + name;
+    ASSERT_OK(
+        ImportModel({.source = std::string(kData) + "/gguf/" + name + ".gguf", .output = target}));
+    ASSERT_OK_AND_ASSIGN(const auto pack, Pack::Open(target));
+    ASSERT_OK_AND_ASSIGN(const std::string json, pack->ReadTokenizerJson());
+    ASSERT_OK_AND_ASSIGN(const TokenizerSpec spec, TokenizerSpecFromJson(json));
+    EXPECT_EQ(static_cast<int64_t>(spec.tokens.size()), pack->manifest().config.vocabulary);
+    EXPECT_EQ(pack->manifest().config.eos_tokens, std::vector<int32_t>{2});
+  }
+}
+
+// A folder as published: the text model's tensors have one more prefix.
+TEST_F(ImportTest, TheTextModelOfAFolderThatTakesImagesIsImported) {
+  fs::copy(std::string(kData) + "/tiny/gemma3", source());
+  const nlohmann::json text = nlohmann::json::parse(ReadWholeFile(source() + "/config.json"));
+  Write("config.json", nlohmann::json{{"architectures", {"Gemma3ForConditionalGeneration"}},
+                                      {"eos_token_id", 2},
+                                      {"text_config", text},
+                                      {"vision_config", nlohmann::json::object()}}
+                           .dump());
+  std::string bytes = ReadWholeFile(source() + "/model.safetensors");
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  nlohmann::json header = nlohmann::json::object();
+  const nlohmann::json before = nlohmann::json::parse(bytes.substr(8, header_bytes));
+  for (const auto& [name, entry] : before.items()) {
+    header[name == "__metadata__" ? name : "language_model." + name] = entry;
+  }
+  std::string renamed;
+  AppendNumber(renamed, static_cast<uint64_t>(header.dump().size()));
+  Write("model.safetensors", renamed + header.dump() + bytes.substr(8 + header_bytes));
+  ASSERT_OK_AND_ASSIGN(const ImportSummary summary, Import());
+  EXPECT_EQ(summary.manifest.config.family, "gemma3");
+  EXPECT_THAT(summary.notes, ::testing::Contains(::testing::HasSubstr("image encoder")));
 }
 
 TEST_F(ImportTest, SourcesAreNamedWithTheirDigests) {
@@ -143,8 +182,9 @@ TEST_F(ImportTest, TokenizerThatCannotRunIsRefusedUnlessLeftOut) {
 
 TEST_F(ImportTest, UnsupportedArchitectureListsTheSupportedOnes) {
   MakeFolder(false);
-  Write("config.json", R"({"architectures":["MixtralForCausalLM"],"model_type":"mixtral"})");
-  EXPECT_THAT(Import(), StatusIs(kInvalid, "supported: LlamaForCausalLM (llama), OPTForCausalLM"));
+  Write("config.json", R"({"architectures":["MambaForCausalLM"],"model_type":"mamba"})");
+  EXPECT_THAT(Import(),
+              StatusIs(kInvalid, "supported: LlamaForCausalLM (llama), MistralForCausalLM"));
 }
 
 TEST_F(ImportTest, MissingSourceIsNotFound) {

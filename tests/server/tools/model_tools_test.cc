@@ -55,6 +55,7 @@ TEST_F(ModelToolsTest, ShowsTheModelAsJson) {
   EXPECT_EQ(json["architecture"], "LlamaForCausalLM");
   EXPECT_EQ(json["parameters"], 178752);  // total_parameters of the source's index
   EXPECT_EQ(json["context_tokens"], 256);
+  EXPECT_TRUE(json["window"].is_null());
   EXPECT_EQ(json["second_rounding_in_bf16"], false);
   EXPECT_EQ(json["chat_template_bytes"], 28);
   EXPECT_EQ(json["sources"].size(), 5U);
@@ -79,6 +80,12 @@ TEST_F(ModelToolsTest, SaysThatQuantisedWeightsAreRoundedTwiceInBf16) {
   EXPECT_THAT(text, ::testing::HasSubstr("rounded a second time, to bf16"));
   EXPECT_THAT(text, ::testing::HasSubstr("takes token ids only"));
   EXPECT_THAT(text, ::testing::HasSubstr("U4G32"));
+}
+
+TEST_F(ModelToolsTest, TellsTheWindowAndWhichLayersHaveIt) {
+  ASSERT_OK(ImportModel({.source = TEST_DATA_DIR "/tiny/gemma3", .output = pack()}));
+  ASSERT_OK_AND_ASSIGN(const std::string text, ShowModel(pack(), ShowFormat::kText));
+  EXPECT_THAT(text, ::testing::HasSubstr("256 tokens, a window of 8 in 3 of the layers"));
 }
 
 TEST_F(ModelToolsTest, TellsHowManyParametersOfAMixtureATokenUses) {
