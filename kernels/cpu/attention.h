@@ -11,17 +11,18 @@ namespace nightshift::cpu {
 // key tile, few enough that their scores stay in the second-level cache.
 int64_t AttentionTaskRows(const AttentionArgs& args);
 
-// Floats of scratch that a task of AttentionTaskRows(args) rows needs.
-int64_t AttentionScratchFloats(const AttentionArgs& args);
-
 struct AttentionTask {
   const AttentionArgs* args = nullptr;
   const AttentionSpan* span = nullptr;
   int64_t first_row = 0;  // within the span
   int64_t num_rows = 0;
   int64_t kv_head = 0;
+  bool uses_dots = false;    // by VDPBF16PS: queries and weights rounded to bf16; KV is bf16
   float* scratch = nullptr;  // 64-byte aligned
 };
+
+// Floats of scratch that a task like this of AttentionTaskRows(args) rows needs.
+int64_t AttentionScratchFloats(const AttentionTask& task);
 
 // Writes out for the task's rows and the heads of its group.
 // Each tile of 64 keys is reduced on its own (scores over d ascending, its own maximum, values over

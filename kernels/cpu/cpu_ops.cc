@@ -302,11 +302,13 @@ void CpuOps::Attention(const AttentionArgs& args) {
                          .span = &span,
                          .first_row = row,
                          .num_rows = std::min(task_rows, span.num_rows - row),
-                         .kv_head = head});
+                         .kv_head = head,
+                         .uses_dots = has_bf16_dots_ && layout.dtype == DType::kBF16});
       }
     }
   }
-  const int64_t scratch_floats = AttentionScratchFloats(args);
+  if (tasks.empty()) return;
+  const int64_t scratch_floats = AttentionScratchFloats(tasks.front());
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int worker) {
     AttentionTask task = tasks[static_cast<size_t>(index)];
     task.scratch = worker_scratch_[static_cast<size_t>(worker)].Get(scratch_floats);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -184,8 +185,97 @@ void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& sha
   }
 }
 
+// Requests of `keys` positions each, in pages of one layer; of each the last `rows` are attended.
+class AttentionCase {
+ public:
+  AttentionCase(ComputeType compute, int64_t requests, int64_t rows, int64_t keys, int64_t kv_heads,
+                int64_t group)
+      : layout_{.dtype = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16,
+                .kv_heads = kv_heads,
+                .head_width = 128},
+        heads_(kv_heads * group),
+        pages_per_request_((keys + kPagePositions - 1) / kPagePositions),
+        memory_(requests * pages_per_request_ * layout_.page_bytes()),
+        q_(requests * rows, heads_ * layout_.head_width),
+        out_(requests * rows, heads_ * layout_.head_width) {
+    for (int64_t page = 0; page < requests * pages_per_request_; ++page) {
+      pages_.push_back(memory_.data() + page * layout_.page_bytes());
+    }
+    for (int64_t request = 0; request < requests; ++request) {
+      const auto first = static_cast<size_t>(request * pages_per_request_);
+      spans_.push_back({.first_row = request * rows,
+                        .num_rows = rows,
+                        .first_position = keys - rows,
+                        .pages = std::span(pages_).subspan(
+                            first, static_cast<size_t>(pages_per_request_))});
+      // A row sees the keys up to its own.
+      seen_keys_ += static_cast<double>(rows) * static_cast<double>(keys) -
+                    static_cast<double>(rows * (rows - 1)) / 2;
+    }
+  }
+
+  void Run(Ops& ops) {
+    ops.Attention({.q = q_.view,
+                   .out = out_.view,
+                   .layout = layout_,
+                   .num_heads = heads_,
+                   .scale = 0.1F,
+                   .spans = spans_});
+  }
+  double flops() const { return seen_keys_ * static_cast<double>(4 * heads_ * layout_.head_width); }
+  double bytes() const {
+    return static_cast<double>(pages_.size()) * static_cast<double>(layout_.page_bytes());
+  }
+
+ private:
+  KvPageLayout layout_;
+  int64_t heads_;
+  int64_t pages_per_request_;
+  Bytes memory_;
+  Matrix q_;
+  Matrix out_;
+  std::vector<std::byte*> pages_;
+  std::vector<AttentionSpan> spans_;
+  double seen_keys_ = 0;
+};
+
+// One row a request over 1024 keys: the pages, larger than any cache, are read once.
+void RunDecode(KernelBench& bench, ComputeType compute, int64_t group) {
+  const std::string name =
+      absl::StrFormat("attention decode %s GQA %d, 64 rows of 1024 keys, 8 kv heads of 128",
+                      ComputeTypeName(compute), group);
+  if (!bench.Wants(name)) return;
+  AttentionCase attention(compute, 64, 1, 1024, 8, group);
+  bench.Compare(name, [&] { attention.Run(bench.ops(compute)); }, attention.flops(),
+                attention.bytes(), {bench.Bandwidth(), bench.Peak(compute)});
+}
+
+// Against the matmul rate: 2048 rows by a 1B model's projection.
+void RunPrompt(KernelBench& bench, ComputeType compute) {
+  const std::string name = absl::StrFormat("attention prompt %s 2048 tokens, 32:8 heads of 128",
+                                           ComputeTypeName(compute));
+  if (!bench.Wants(name)) return;
+  AttentionCase attention(compute, 1, 2048, 2048, 8, 4);
+  const DType type = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const Bytes weights(PanelElements(2048, 2048) * FloatBytes(type));
+  const WeightShardView weight = {weights.data(), type, 0, 2048, 2048};
+  Matrix x(2048, 2048);
+  Matrix out(2048, 2048);
+  const auto matmul = [&] {
+    bench.ops(compute).MatMul({.x = x.view, .weight = weight, .out = out.view});
+  };
+  bench.Compare(name, [&] { attention.Run(bench.ops(compute)); }, attention.flops(),
+                attention.bytes(), {{"matmul", matmul, 2.0 * 2048 * 2048 * 2048}});
+}
+
 void Run(const Options& options) {
   KernelBench bench(options);
+  for (const ComputeType compute : {ComputeType::kBF16, ComputeType::kF32}) {
+    RunPrompt(bench, compute);
+    for (const int64_t group : {1, 4, 8}) {
+      RunDecode(bench, compute, group);
+    }
+  }
   for (const NamedShape& shape : kMatMulShapes) {
     for (const MatMulType& type : kMatMulTypes) {
       RunMatMul(bench, type, shape);

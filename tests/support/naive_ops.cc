@@ -199,7 +199,7 @@ Result Attention(const AttentionInput& input) {
           magnitude += std::abs(term);
         }
         result.values.push_back(value);
-        result.tolerances.push_back(roundings * kF32Rounding * magnitude);
+        result.tolerances.push_back((roundings * kF32Rounding + input.weight_rounding) * magnitude);
       }
     }
   }

@@ -51,6 +51,7 @@ struct AttentionInput {
   double scale = 1.0;
   double softcap = 0.0;  // above 0: of scaled scores
   int64_t window = 0;    // above 0: keys that a query sees, its own the last
+  double weight_rounding = 0.0;  // relative, of a weight before it multiplies its value
 };
 
 // cap * tanh(x / cap).
