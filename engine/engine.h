@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,10 +73,10 @@ struct AdmitOutcome {
   absl::Status status;
 };
 
-// One sampled token.
+// One sampled token, or the end of a request that only scored its prompt (max_output_tokens 0).
 struct SweepRecord {
   uint64_t id = 0;
-  TokenLogprob token;
+  std::optional<TokenLogprob> token;
   bool finished = false;
   // When finished: why, and the completion as published. Text, kept tokens and logprobs are
   // trimmed together: the stop string, and every token that reaches into it, is not part of them.
@@ -85,6 +86,9 @@ struct SweepRecord {
   std::string stop_reason;
   std::string text;         // valid UTF-8; empty for a pack without tokenizer
   int64_t kept_tokens = 0;  // how many of the generated tokens belong to the completion
+  // With sampling.prompt_logprobs, when finished: one for each token of the prompt, whatever
+  // happened to the request meanwhile. The first has no log-probability: 0 and no alternatives.
+  std::vector<TokenLogprob> prompt_logprobs;
 };
 
 struct SweepResult {

@@ -1,7 +1,9 @@
 #include "engine/local_engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -132,12 +134,14 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
   RETURN_IF_ERROR(CheckRequest(request));
   ASSIGN_OR_RETURN(Completion completion, RebuildCompletion(request));
   RETURN_IF_ERROR(CheckRoom(request));
-  auto sequence = std::make_unique<Sequence>(request.id, std::move(request.sampling),
-                                             std::move(completion), *cache_);
-  sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  sequence->tokens = std::move(request.prompt);
-  sequence->tokens.insert(sequence->tokens.end(), request.generated.begin(),
-                          request.generated.end());
+  std::vector<int32_t> end_tokens = EndTokens(request.sampling);
+  auto sequence =
+      std::make_unique<Sequence>(request.id, std::move(request.sampling), std::move(completion),
+                                 std::move(request.prompt), std::move(end_tokens), *cache_);
+  for (const int32_t token : request.generated) {
+    sequence->tokens.push_back(token);
+    sequence->adjuster.Append(token);
+  }
   sequence->logprobs = std::move(request.generated_logprobs);
   held_.push_back(std::move(sequence));
   return absl::OkStatus();
@@ -154,14 +158,16 @@ absl::Status LocalEngine::CheckRequest(const EngineRequest& request) const {
     return absl::InvalidArgumentError(
         absl::StrCat("admit request ", request.id, ": the prompt has no tokens"));
   }
-  RETURN_IF_ERROR(request.sampling.Validate());
+  RETURN_IF_ERROR(CheckSampling(request.sampling));
   RETURN_IF_ERROR(CheckTokenIds("prompt", request.prompt, config_.vocabulary));
   RETURN_IF_ERROR(CheckTokenIds("generated", request.generated, config_.vocabulary));
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  if (prompt_tokens >= config_.context_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "admit request ", request.id, ": the prompt has ", prompt_tokens,
-        " tokens; the context of ", config_.context_tokens, " leaves room for no output"));
+  const bool wants_output = request.sampling.max_output_tokens > 0;
+  if (prompt_tokens + (wants_output ? 1 : 0) > config_.context_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", request.id, ": the prompt has ", prompt_tokens,
+                     " tokens; the context of ", config_.context_tokens,
+                     wants_output ? " leaves room for no output" : " is shorter"));
   }
   if (!request.generated_logprobs.empty() &&
       request.generated_logprobs.size() != request.generated.size()) {
@@ -177,13 +183,46 @@ absl::Status LocalEngine::CheckRequest(const EngineRequest& request) const {
   return absl::OkStatus();
 }
 
+absl::Status LocalEngine::CheckSampling(const SamplingParams& sampling) const {
+  RETURN_IF_ERROR(sampling.Validate());
+  std::vector<int32_t> biased;
+  for (const LogitBias& bias : sampling.logit_bias) {
+    biased.push_back(bias.token);
+  }
+  RETURN_IF_ERROR(CheckTokenIds("logit_bias", biased, config_.vocabulary));
+  std::set<int32_t> bannable;
+  for (const int32_t token : EndTokens(sampling)) {
+    bannable.insert(token);
+  }
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    RETURN_IF_ERROR(CheckTokenIds("bad_words", word, config_.vocabulary));
+    bannable.insert(word.back());
+  }
+  if (static_cast<int64_t>(bannable.size()) >= config_.vocabulary) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bad_words and what ends a completion cover all ", config_.vocabulary,
+                     " tokens of the vocabulary; leave one"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int32_t> LocalEngine::EndTokens(const SamplingParams& sampling) const {
+  std::vector<int32_t> tokens = sampling.stop_tokens;
+  if (!sampling.ignore_eos) {
+    tokens.insert(tokens.end(), config_.eos_tokens.begin(), config_.eos_tokens.end());
+  }
+  std::erase_if(tokens, [&](int32_t token) { return token >= config_.vocabulary; });
+  return tokens;
+}
+
 absl::StatusOr<Completion> LocalEngine::RebuildCompletion(const EngineRequest& request) const {
   const SamplingParams& sampling = request.sampling;
-  StopRules rules{.stop_tokens = sampling.stop_tokens,
-                  .model_end_tokens = config_.eos_tokens,
-                  .stop_strings = sampling.stop,
-                  .max_output_tokens =
-                      OutputTokensLimit(static_cast<int64_t>(request.prompt.size()), sampling)};
+  StopRules rules{
+      .stop_tokens = sampling.stop_tokens,
+      .model_end_tokens = sampling.ignore_eos ? std::vector<int32_t>() : config_.eos_tokens,
+      .stop_strings = sampling.stop,
+      .max_output_tokens = OutputTokensLimit(static_cast<int64_t>(request.prompt.size()), sampling),
+      .min_output_tokens = sampling.min_output_tokens};
   Completion completion(tokenizer_.get(), std::move(rules));
   for (size_t i = 0; i < request.generated.size(); ++i) {
     if (completion.Append(request.generated[i]).has_value()) {
@@ -244,7 +283,8 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     held_.pop_back();
   }
   GrowPages(schedule);
-  ASSIGN_OR_RETURN(std::vector<TokenLogprob> tokens, executor_->Run(schedule, held_));
+  ASSIGN_OR_RETURN(SweepOutput tokens, executor_->Run(schedule, held_));
+  TakeScored(schedule, std::move(tokens.scored));
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
     Advance(sequence, span.num_tokens);
@@ -252,14 +292,16 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
         std::clamp<int64_t>(sequence.prompt_tokens - span.first_position, 0, span.num_tokens);
   }
   std::vector<size_t> finished;
-  for (size_t i = 0; i < tokens.size(); ++i) {
+  for (size_t i = 0; i < tokens.sampled.size(); ++i) {
     const size_t request = schedule.sampled[i].request;
-    result.records.push_back(AppendToken(*held_[request], std::move(tokens[i])));
+    std::optional<TokenLogprob>& token = tokens.sampled[i];
+    result.output_tokens += token.has_value() ? 1 : 0;
+    result.records.push_back(token.has_value() ? AppendToken(*held_[request], *std::move(token))
+                                               : FinishScored(*held_[request]));
     if (result.records.back().finished) {
       finished.push_back(request);
     }
   }
-  result.output_tokens = static_cast<int64_t>(tokens.size());
   for (const size_t request : finished) {
     held_[request].reset();
   }
@@ -293,11 +335,35 @@ void LocalEngine::GrowPages(const SweepSchedule& schedule) {
   }
 }
 
+void LocalEngine::TakeScored(const SweepSchedule& schedule, std::vector<TokenLogprob> scored) {
+  auto next = scored.begin();
+  for (const Span& span : schedule.spans) {
+    Sequence& sequence = *held_[span.request];
+    std::vector<TokenLogprob>& target = sequence.prompt_logprobs;
+    if (sequence.sampling.prompt_logprobs.has_value() && span.first_position == 0) {
+      target.push_back({.token = sequence.tokens.front(), .logprob = 0.0F, .top = {}});
+    }
+    const auto end = next + NumScored(span, sequence);
+    target.insert(target.end(), std::make_move_iterator(next), std::make_move_iterator(end));
+    next = end;
+  }
+}
+
+SweepRecord LocalEngine::FinishScored(Sequence& sequence) {
+  SweepRecord record;
+  record.id = sequence.id;
+  record.finished = true;
+  record.finish_reason = FinishReason::kLength;
+  record.prompt_logprobs = std::move(sequence.prompt_logprobs);
+  return record;
+}
+
 SweepRecord LocalEngine::AppendToken(Sequence& sequence, TokenLogprob token) {
   SweepRecord record;
   record.id = sequence.id;
   sequence.tokens.push_back(token.token);
   sequence.logprobs.push_back(token);
+  sequence.adjuster.Append(token.token);
   std::optional<Ending> ending = sequence.completion.Append(token.token);
   record.token = std::move(token);
   if (ending.has_value()) {
@@ -306,6 +372,7 @@ SweepRecord LocalEngine::AppendToken(Sequence& sequence, TokenLogprob token) {
     record.stop_reason = std::move(ending->stop_reason);
     record.text = std::move(ending->text);
     record.kept_tokens = ending->kept_tokens;
+    record.prompt_logprobs = std::move(sequence.prompt_logprobs);
   }
   return record;
 }

@@ -44,6 +44,7 @@ class LocalEngine : public Engine {
   absl::Status CreateParts(const Pack& pack, int64_t kv_pages);
   absl::Status AdmitOne(EngineRequest request);
   absl::Status CheckRequest(const EngineRequest& request) const;
+  absl::Status CheckSampling(const SamplingParams& sampling) const;
   absl::Status CheckRoom(const EngineRequest& request) const;
   absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
   // Pages to count for a request: what it has and a stretch ahead, so that evictions are rare.
@@ -54,6 +55,10 @@ class LocalEngine : public Engine {
   void GrowPages(const SweepSchedule& schedule);
   // Counts tokens whose keys and values are in the pages, and gives back pages behind the window.
   static void Advance(Sequence& sequence, int64_t num_tokens);
+  // Tokens of the vocabulary that end a completion.
+  std::vector<int32_t> EndTokens(const SamplingParams& sampling) const;
+  void TakeScored(const SweepSchedule& schedule, std::vector<TokenLogprob> scored);
+  static SweepRecord FinishScored(Sequence& sequence);
   static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
   static EngineRequest TakeState(Sequence& sequence);
 

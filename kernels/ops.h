@@ -66,11 +66,32 @@ struct RopeArgs {
   std::span<const int32_t> positions;  // [T]
 };
 
-// What the sampler asks of the output head for one row.
+// How a sampler changes the logit of one token: see AdjustLogit. One that changes nothing only asks
+// for the logit.
+struct LogitAdjustment {
+  int32_t token = 0;
+  float bias = 0.0F;        // -infinity bans the token
+  float repetition = 1.0F;  // above 0
+  float penalty = 0.0F;
+};
+
+// The logit after its adjustment, in this order, each step rounded to f32: plus the bias; divided
+// by `repetition` where positive, else multiplied by it; minus the penalty.
+inline float AdjustLogit(const LogitAdjustment& adjustment, float logit) {
+  logit += adjustment.bias;
+  logit = logit > 0.0F ? logit / adjustment.repetition : logit * adjustment.repetition;
+  return logit - adjustment.penalty;
+}
+
+// What the sampler asks of the output head about one row of logits. Several requests may read one
+// row.
 struct HeadRequest {
+  int64_t row = 0;
   float temperature = 0.0F;    // 0: greedy, no noise
   uint64_t noise_key = 0;      // a hash of (seed, request, position); see NoiseAt
   int32_t num_candidates = 1;  // how many of the best logits to keep, >= 1
+  // Tokens ascend, none twice. All that the state holds is of the adjusted logits.
+  std::span<const LogitAdjustment> adjustments = {};
 };
 
 struct Candidate {
@@ -78,7 +99,7 @@ struct Candidate {
   float logit = 0.0F;
 };
 
-// Running result of one row while the head walks vocabulary shards in ascending order.
+// Running result of one request while the head walks vocabulary shards in ascending order.
 struct HeadState {
   float max_logit;  // start at -infinity
   double sum_exp;   // of logits relative to max_logit
@@ -90,13 +111,15 @@ struct HeadState {
   // Best first; equal logits: the lower token first. NaN and -infinity never enter, nor do they
   // win; a NaN shows in sum_exp, unless all are.
   std::vector<Candidate> candidates;
+  // The logits of the request's adjusted tokens before their adjustment, as far as they came.
+  std::vector<float> unadjusted;
 };
 
 struct HeadReduceArgs {
   MatrixView logits;  // [T, n] of tokens [first_token, first_token + n)
   int32_t first_token = 0;
-  std::span<const HeadRequest> requests;  // [T]
-  std::span<HeadState> states;            // [T], continued
+  std::span<const HeadRequest> requests;
+  std::span<HeadState> states;  // one a request, continued
 };
 
 // Gumbel(0, 1) noise of a token: a pure function of its key and the token id, the same on every
@@ -143,7 +166,7 @@ class Ops {
                              std::span<const float> factors, MatrixView out) = 0;
   // out[i] = x[rows[i]].
   virtual void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) = 0;
-  // Folds the logits of one vocabulary shard into the rows' states.
+  // Folds the logits of one vocabulary shard into the requests' states.
   virtual void HeadReduce(const HeadReduceArgs& args) = 0;
 };
 

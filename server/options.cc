@@ -124,6 +124,7 @@ class Declaration {
         [&options] { return SizeText(options.max_input_bytes); });
     Add("max-line-bytes", written.max_line, "size of one row (default: 16MiB)",
         [&options] { return SizeText(options.max_line_bytes); });
+    AddNumber("max-choices", options.max_choices, "completions of one row, its n");
     AddNumber("max-uploads", options.max_uploads, "inputs received at one time");
     AddText("ready-file", options.ready_file, "gets the addresses once they accept calls");
     app_.add_flag("--check-config", written.check_config, "checks the options and ends")
@@ -270,6 +271,7 @@ absl::Status Options::Validate() const {
   RETURN_IF_ERROR(check("max-requests-per-job", max_requests_per_job, 1, 1'000'000'000));
   RETURN_IF_ERROR(check("max-input-bytes", max_input_bytes, 1, int64_t{1} << 44));
   RETURN_IF_ERROR(check("max-line-bytes", max_line_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("max-choices", max_choices, 1, 1024));
   RETURN_IF_ERROR(check("max-uploads", max_uploads, 1, 4096));
   if (state_directory.empty()) {
     return absl::InvalidArgumentError("--state-dir is empty");

@@ -30,6 +30,7 @@ struct Options {
   int64_t max_requests_per_job = 10'000'000;
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_line_bytes = 16 << 20;
+  int64_t max_choices = 16;  // n of one row; at most 1024
   int64_t max_uploads = 16;  // at one time
   std::string ready_file;    // gets the addresses, one a line, when they accept calls
 

@@ -29,6 +29,7 @@ RpcLimits MakeRpcLimits(const Options& options) {
   RpcLimits limits;
   limits.parse.max_line_bytes = options.max_line_bytes;
   limits.parse.max_prompt_bytes = std::min(limits.parse.max_prompt_bytes, options.max_line_bytes);
+  limits.parse.max_choices = static_cast<int32_t>(options.max_choices);
   limits.max_input_bytes = options.max_input_bytes;
   limits.max_rows = options.max_requests_per_job;
   limits.max_uploads = options.max_uploads;

@@ -49,6 +49,13 @@ int64_t HiddenFloats(const ModelConfig& config, const ExecutorLimits& limits) {
 
 }  // namespace
 
+int64_t NumScored(const Span& span, const Sequence& sequence) {
+  if (!sequence.sampling.prompt_logprobs.has_value()) {
+    return 0;
+  }
+  return std::clamp<int64_t>(sequence.prompt_tokens - 1 - span.first_position, 0, span.num_tokens);
+}
+
 int64_t Executor::MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits) {
   const int64_t layer = Forward::ScratchFloats(config, limits.max_batch_tokens);
   const int64_t experts =
@@ -83,16 +90,50 @@ Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const
       experts_(config, limits.max_batch_tokens, ops),
       head_(config, weights, forward_, ops) {}
 
-absl::StatusOr<std::vector<TokenLogprob>> Executor::Run(
-    const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences) {
+absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule,
+                                          std::span<const std::unique_ptr<Sequence>> sequences) {
   RunLayers(schedule, sequences);
-  std::vector<HeadRow> rows;
-  rows.reserve(schedule.sampled.size());
+  std::vector<HeadRow> rows = ScoredRows(schedule, sequences);
+  const size_t num_scored = rows.size();
   for (const SampledRow& sampled : schedule.sampled) {
-    const Sequence& sequence = *sequences[sampled.request];
-    rows.push_back({sequence.id, sampled.row, &sequence.sampling, sequence.known_tokens()});
+    Sequence& sequence = *sequences[sampled.request];
+    if (sequence.sampling.max_output_tokens > 0) {
+      rows.push_back({.request_id = sequence.id,
+                      .row = sampled.row,
+                      .position = sequence.known_tokens(),
+                      .sampling = &sequence.sampling,
+                      .adjustments = sequence.adjuster.Next(),
+                      .known_token = std::nullopt});
+    }
   }
-  return head_.Sample(hidden_, rows, scratch_);
+  ASSIGN_OR_RETURN(std::vector<TokenLogprob> tokens, head_.Sample(hidden_, rows, scratch_));
+  SweepOutput result;
+  auto next = tokens.begin() + static_cast<std::ptrdiff_t>(num_scored);
+  for (const SampledRow& sampled : schedule.sampled) {
+    const bool wanted = sequences[sampled.request]->sampling.max_output_tokens > 0;
+    result.sampled.push_back(wanted ? std::optional(std::move(*next++)) : std::nullopt);
+  }
+  tokens.resize(num_scored);
+  result.scored = std::move(tokens);
+  return result;
+}
+
+std::vector<HeadRow> Executor::ScoredRows(
+    const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences) const {
+  std::vector<HeadRow> rows;
+  for (const Span& span : schedule.spans) {
+    const Sequence& sequence = *sequences[span.request];
+    for (int64_t i = 0; i < NumScored(span, sequence); ++i) {
+      const int64_t position = span.first_position + i + 1;
+      rows.push_back({.request_id = sequence.id,
+                      .row = span.first_row + i,
+                      .position = position,
+                      .sampling = &sequence.sampling,
+                      .adjustments = {},
+                      .known_token = sequence.tokens[static_cast<size_t>(position)]});
+    }
+  }
+  return rows;
 }
 
 std::vector<float> Executor::ForwardLogits(const SweepSchedule& schedule,

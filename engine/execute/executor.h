@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,18 @@ struct ExecutorLimits {
   int64_t max_batch_tokens = 0;
 };
 
+// What a sweep found out.
+struct SweepOutput {
+  // For each of schedule.sampled, in order; nothing where the request wants no output.
+  std::vector<std::optional<TokenLogprob>> sampled;
+  // Of prompts whose log-probabilities are wanted: for each such span, in order, the tokens that
+  // follow its rows, as far as they belong to the prompt.
+  std::vector<TokenLogprob> scored;
+};
+
+// How many of the tokens that follow the span's rows are scored.
+int64_t NumScored(const Span& span, const Sequence& sequence);
+
 // Used by one thread; the ops spread the work.
 class Executor {
  public:
@@ -44,11 +57,11 @@ class Executor {
                                                           const ExecutorLimits& limits, Pool& pool);
 
   // Computes the schedule's spans: keys and values go to the sequences' pages, which must have been
-  // grown to hold them. Returns one token for each of schedule.sampled, in order. Request indices
-  // of the schedule are indices in `sequences`; the sequences themselves are not changed.
-  // Errors: INTERNAL naming a request whose logits are not finite.
-  absl::StatusOr<std::vector<TokenLogprob>> Run(
-      const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences);
+  // grown to hold them. Request indices of the schedule are indices in `sequences`; of these
+  // nothing is changed but what an adjuster keeps for its next answer. Errors: INTERNAL naming a
+  // request whose logits are not finite.
+  absl::StatusOr<SweepOutput> Run(const SweepSchedule& schedule,
+                                  std::span<const std::unique_ptr<Sequence>> sequences);
 
   // For tests: computes the schedule and returns the logits of all its rows, [num_rows, V].
   std::vector<float> ForwardLogits(const SweepSchedule& schedule,
@@ -60,6 +73,9 @@ class Executor {
 
   void RunLayers(const SweepSchedule& schedule,
                  std::span<const std::unique_ptr<Sequence>> sequences);
+  // The rows whose next token is one of the prompt that is to be reported.
+  std::vector<HeadRow> ScoredRows(const SweepSchedule& schedule,
+                                  std::span<const std::unique_ptr<Sequence>> sequences) const;
   void GatherTokens(const SweepSchedule& schedule,
                     std::span<const std::unique_ptr<Sequence>> sequences);
   void RunBatch(int64_t layer, const Batch& batch,

@@ -1,11 +1,13 @@
 // OutputHead: from the last hidden rows of requests to sampled tokens.
 //
 // Walks the vocabulary in chunks that depend on the model alone and folds each chunk's logits into
-// one small state a row, so the logits of all rows are never in memory together. Rows whose top-k
-// or top-p need more than the kept candidates take a second pass with their whole row.
+// a small state or two a row, so the logits of all rows are never in memory together. Rows whose
+// cuts (min-p, top-k, top-p) need more than the kept candidates take a second pass with their whole
+// row.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +22,14 @@
 
 namespace nightshift {
 
-// One row to sample: how, and for which position of its sequence.
+// One row and the token that follows it: one to draw, or a known one to report.
 struct HeadRow {
   uint64_t request_id = 0;  // for messages
   int64_t row = 0;          // of the hidden matrix
+  int64_t position = 0;     // of the token in its sequence
   const SamplingParams* sampling = nullptr;
-  int64_t position = 0;
+  std::span<const LogitAdjustment> adjustments;  // for a draw, as LogitAdjuster gives them
+  std::optional<int32_t> known_token;  // with as many alternatives as prompt_logprobs says
 };
 
 class OutputHead {
@@ -36,7 +40,7 @@ class OutputHead {
   // Floats of scratch that Sample and Logits need, whatever the number of rows.
   static int64_t ScratchFloats(const ModelConfig& config);
 
-  // Samples one token a row from hidden [T, E], which stays as it is.
+  // Gives one token a row of hidden [T, E], which stays as it is.
   // Errors: INTERNAL naming the request whose logits are not finite.
   absl::StatusOr<std::vector<TokenLogprob>> Sample(MatrixView hidden, std::span<const HeadRow> rows,
                                                    std::span<float> scratch);
@@ -51,13 +55,21 @@ class OutputHead {
     int32_t first_token = 0;
   };
 
+  // What the head is asked about a group of rows.
+  struct Questions;
+
   absl::Status SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
                            std::span<float> scratch, std::vector<TokenLogprob>& results);
+  // Folds all logits of `finished` into the questions' states.
+  void Ask(MatrixView finished, std::span<float> scratch, Questions& questions);
+  // Draws the token of row `index` of the group.
+  Candidate DrawToken(const HeadRow& row, size_t index, MatrixView finished,
+                      std::span<float> scratch, Questions& questions);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
   MatrixView FinishRows(MatrixView hidden, std::span<const int64_t> rows, std::span<float> scratch,
                         std::span<float>& rest);
   // Whole logits of one finished row, in the front of scratch.
-  std::span<const float> RowLogits(MatrixView finished_row, std::span<float> scratch);
+  std::span<float> RowLogits(MatrixView finished_row, std::span<float> scratch);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;

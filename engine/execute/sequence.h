@@ -7,23 +7,37 @@
 
 #include "engine/memory/kv_cache.h"
 #include "engine/sampling/completion.h"
+#include "engine/sampling/logit_adjuster.h"
 #include "engine/sampling/sampling_params.h"
 
 namespace nightshift {
 
 struct Sequence {
-  Sequence(uint64_t request_id, SamplingParams params, Completion rules, KvCache& cache)
-      : id(request_id), sampling(std::move(params)), completion(std::move(rules)), pages(cache) {}
+  // `prompt_ids` is not empty; `end_tokens` as in LogitAdjuster.
+  Sequence(uint64_t request_id, SamplingParams params, Completion rules,
+           std::vector<int32_t> prompt_ids, std::vector<int32_t> end_tokens, KvCache& cache)
+      : id(request_id),
+        sampling(std::move(params)),
+        completion(std::move(rules)),
+        adjuster(sampling, std::move(end_tokens), prompt_ids),
+        tokens(std::move(prompt_ids)),
+        prompt_tokens(static_cast<int64_t>(tokens.size())),
+        pages(cache) {}
+  Sequence(const Sequence&) = delete;  // parts of it refer to each other
+  Sequence& operator=(const Sequence&) = delete;
 
   int64_t known_tokens() const { return static_cast<int64_t>(tokens.size()); }
 
   uint64_t id;
   SamplingParams sampling;
   Completion completion;
+  LogitAdjuster adjuster;
   std::vector<int32_t> tokens;  // the prompt, then what was generated
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens;
   int64_t computed_tokens = 0;         // whose keys and values are in `pages`
   std::vector<TokenLogprob> logprobs;  // of the generated tokens
+  // Of the prompt as far as it is computed; the first has none. Empty when not wanted.
+  std::vector<TokenLogprob> prompt_logprobs;
   PageTable pages;
 };
 

@@ -16,7 +16,6 @@ bool Contains(const std::vector<int32_t>& tokens, int32_t token) {
 
 Completion::Completion(const Tokenizer* tokenizer, StopRules rules) : rules_(std::move(rules)) {
   CHECK(tokenizer != nullptr || rules_.stop_strings.empty());
-  CHECK_GE(rules_.max_output_tokens, 1);
   if (tokenizer != nullptr) {
     text_.emplace(*tokenizer);
   }
@@ -27,18 +26,21 @@ Completion::Completion(const Tokenizer* tokenizer, StopRules rules) : rules_(std
 
 std::optional<Ending> Completion::Append(int32_t token) {
   const int64_t before = static_cast<int64_t>(ends_.size());
-  if (Contains(rules_.stop_tokens, token)) {
+  const bool may_end = before >= rules_.min_output_tokens;
+  if (may_end && Contains(rules_.stop_tokens, token)) {
     Ending ending = EndWithWholeText(FinishReason::kStop, before);
     ending.stop_reason = std::to_string(token);
     return ending;
   }
-  if (Contains(rules_.model_end_tokens, token)) {
+  if (may_end && Contains(rules_.model_end_tokens, token)) {
     return EndWithWholeText(FinishReason::kStop, before);
   }
   const size_t searched_bytes = text_.has_value() ? text_->text().size() : 0;
   AppendText(token);
-  if (const std::optional<StopMatch> match = FindStop(searched_bytes); match.has_value()) {
-    return EndAtStopString(*match);
+  if (may_end) {
+    if (const std::optional<StopMatch> match = FindStop(searched_bytes); match.has_value()) {
+      return EndAtStopString(*match);
+    }
   }
   if (before + 1 >= rules_.max_output_tokens) {
     return EndWithWholeText(FinishReason::kLength, before + 1);

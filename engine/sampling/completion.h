@@ -16,7 +16,9 @@ struct StopRules {
   std::vector<int32_t> stop_tokens;       // asked by the caller
   std::vector<int32_t> model_end_tokens;  // the model's own
   std::vector<std::string> stop_strings;
-  int64_t max_output_tokens = 0;  // >= 1, already clipped to the context
+  int64_t max_output_tokens = 0;  // already clipped to the context
+  // Before so many tokens nothing ends but by length; a stop string ends behind them.
+  int64_t min_output_tokens = 0;
 };
 
 // How a completion ended, as published: text, tokens and logprobs are cut at the same place.

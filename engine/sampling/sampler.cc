@@ -22,14 +22,17 @@ uint64_t Mix(uint64_t value) {  // SplitMix64's finaliser
   return value ^ (value >> 31);
 }
 
-uint64_t NoiseKey(uint64_t seed, uint64_t request_key, int64_t position) {
-  uint64_t key = Mix(seed + 0x9e3779b97f4a7c15ULL);
-  key = Mix(key ^ Mix(request_key + 0xd1b54a32d192ed03ULL));
+uint64_t NoiseKey(const SamplingParams& params, int64_t position) {
+  uint64_t key = Mix(params.seed + 0x9e3779b97f4a7c15ULL);
+  key = Mix(key ^ Mix(params.request_key + 0xd1b54a32d192ed03ULL));
+  if (params.choice > 0) {  // the first choice is what the request would get alone
+    key = Mix(key ^ Mix(params.choice + 0xabc98388fb8fac03ULL));
+  }
   return Mix(key ^ Mix(static_cast<uint64_t>(position) + 0x8cb92ba72f3d8dd7ULL));
 }
 
 bool IsCut(const SamplingParams& params) {
-  return params.top_k > 0 || params.top_p < 1.0F;
+  return params.top_k > 0 || params.top_p < 1.0F || params.min_p > 0.0F;
 }
 
 float Logprob(float logit, const HeadState& state) {
@@ -42,35 +45,51 @@ double TemperedWeight(float logit, const HeadState& state, float temperature) {
                   static_cast<double>(temperature));
 }
 
+// How many of the best tokens min-p leaves, at most `limit`, or nothing if that depends on tokens
+// that were not kept.
+std::optional<size_t> CountOfMinP(const SamplingParams& params, const HeadState& state,
+                                  size_t limit) {
+  const size_t kept = state.candidates.size();
+  if (params.min_p > 0.0F) {
+    for (size_t i = 0; i < std::min(limit, kept); ++i) {
+      if (TemperedWeight(state.candidates[i].logit, state, params.temperature) <
+          static_cast<double>(params.min_p)) {
+        return i;
+      }
+    }
+  }
+  return kept >= limit || params.min_p == 0.0F ? std::optional<size_t>(limit) : std::nullopt;
+}
+
 // How many of the best tokens take part in the draw, or nothing if that depends on tokens that
 // were not kept.
 std::optional<size_t> EligibleCount(const SamplingParams& params, const HeadState& state,
                                     int64_t vocabulary) {
   const size_t all = static_cast<size_t>(vocabulary);
   const size_t kept = state.candidates.size();
-  const bool has_top_k = params.top_k > 0 && params.top_k < vocabulary;
-  const size_t limit = has_top_k ? static_cast<size_t>(params.top_k) : all;
-  if (has_top_k && kept < limit) {
-    return std::nullopt;
-  }
-  if (params.top_p >= 1.0F) {
-    return kept >= limit ? std::optional<size_t>(limit) : std::nullopt;
+  const size_t top_k = params.top_k > 0 ? std::min(static_cast<size_t>(params.top_k), all) : all;
+  const std::optional<size_t> limit = CountOfMinP(params, state, top_k);
+  if (!limit.has_value() || params.top_p >= 1.0F) {
+    return limit.has_value() && kept >= *limit ? limit : std::nullopt;
   }
   double total = state.tempered_sum_exp;
-  if (has_top_k) {
+  if (*limit < all) {
+    if (kept < *limit) {
+      return std::nullopt;
+    }
     total = 0.0;
-    for (size_t i = 0; i < limit; ++i) {
+    for (size_t i = 0; i < *limit; ++i) {
       total += TemperedWeight(state.candidates[i].logit, state, params.temperature);
     }
   }
   double covered = 0.0;
-  for (size_t i = 0; i < std::min(limit, kept); ++i) {
+  for (size_t i = 0; i < std::min(*limit, kept); ++i) {
     covered += TemperedWeight(state.candidates[i].logit, state, params.temperature);
     if (covered >= static_cast<double>(params.top_p) * total) {
       return i + 1;
     }
   }
-  return kept >= limit ? std::optional<size_t>(limit) : std::nullopt;
+  return kept >= *limit ? limit : std::nullopt;
 }
 
 Candidate NoisyWinner(std::span<const Candidate> candidates, const HeadRequest& request) {
@@ -87,33 +106,24 @@ Candidate NoisyWinner(std::span<const Candidate> candidates, const HeadRequest& 
   return winner;
 }
 
-std::optional<Candidate> Choose(const SamplingParams& params, const HeadRequest& request,
-                                const HeadState& state, int64_t vocabulary) {
-  if (params.temperature == 0.0F) {
-    return state.candidates.front();
-  }
-  if (!IsCut(params)) {
-    return Candidate{state.noisy_winner, state.noisy_winner_logit};
-  }
-  const std::optional<size_t> eligible = EligibleCount(params, state, vocabulary);
-  if (!eligible.has_value()) {
-    return std::nullopt;
-  }
-  return NoisyWinner(std::span(state.candidates).first(*eligible), request);
-}
-
 }  // namespace
 
-HeadRequest MakeHeadRequest(const SamplingParams& params, int64_t position) {
+HeadRequest MakeDrawRequest(const SamplingParams& params, int64_t position) {
   HeadRequest request;
   request.temperature = params.temperature;
-  request.noise_key = NoiseKey(params.seed, params.request_key, position);
+  request.noise_key = NoiseKey(params, position);
   request.num_candidates = std::max(1, params.top_logprobs);
   if (params.temperature > 0.0F && IsCut(params)) {
     const bool small_top_k = params.top_k > 0 && params.top_k <= kMaxTopKCandidates;
     request.num_candidates =
         std::max(request.num_candidates, small_top_k ? params.top_k : kTopPCandidates);
   }
+  return request;
+}
+
+HeadRequest MakeReportRequest(int32_t num_top) {
+  HeadRequest request;
+  request.num_candidates = std::max(1, num_top);
   return request;
 }
 
@@ -132,20 +142,39 @@ bool HasFiniteLogits(const HeadState& state) {
   return std::abs(state.max_logit) <= kMaxLogit && std::isfinite(state.sum_exp);
 }
 
-std::optional<TokenLogprob> Sample(const SamplingParams& params, const HeadRequest& request,
-                                   const HeadState& state, int64_t vocabulary) {
-  const std::optional<Candidate> chosen = Choose(params, request, state, vocabulary);
-  if (!chosen.has_value()) {
+std::optional<Candidate> Draw(const SamplingParams& params, const HeadRequest& request,
+                              const HeadState& state, int64_t vocabulary) {
+  if (params.temperature == 0.0F) {
+    return state.candidates.front();
+  }
+  if (!IsCut(params)) {
+    return Candidate{state.noisy_winner, state.noisy_winner_logit};
+  }
+  const std::optional<size_t> eligible = EligibleCount(params, state, vocabulary);
+  if (!eligible.has_value()) {
     return std::nullopt;
   }
+  return NoisyWinner(std::span(state.candidates).first(*eligible), request);
+}
+
+float UnadjustedLogit(int32_t token, float logit, const HeadRequest& request,
+                      const HeadState& state) {
+  const auto found = std::lower_bound(
+      request.adjustments.begin(), request.adjustments.end(), token,
+      [](const LogitAdjustment& adjustment, int32_t id) { return adjustment.token < id; });
+  if (found == request.adjustments.end() || found->token != token) {
+    return logit;
+  }
+  return state.unadjusted[static_cast<size_t>(found - request.adjustments.begin())];
+}
+
+TokenLogprob Report(int32_t token, float logit, const HeadState& state, int32_t num_top) {
   TokenLogprob result;
-  result.token = chosen->token;
-  result.logprob = Logprob(chosen->logit, state);
-  const size_t num_top =
-      std::min(static_cast<size_t>(params.top_logprobs), state.candidates.size());
-  result.top.reserve(num_top);
-  for (size_t i = 0; i < num_top; ++i) {
-    const Candidate& candidate = state.candidates[i];
+  result.token = token;
+  result.logprob = Logprob(logit, state);
+  const size_t count = std::min(static_cast<size_t>(num_top), state.candidates.size());
+  result.top.reserve(count);
+  for (const Candidate& candidate : std::span(state.candidates).first(count)) {
     result.top.push_back({candidate.token, Logprob(candidate.logit, state)});
   }
   return result;

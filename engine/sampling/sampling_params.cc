@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/status_macros.h"
+
 namespace nightshift {
 namespace {
 
@@ -14,9 +16,18 @@ constexpr float kMaxTemperature = 100.0F;
 constexpr int32_t kMaxTopLogprobs = 20;
 constexpr size_t kMaxStops = 64;
 constexpr size_t kMaxStopBytes = 4096;
+// With these bounds an adjusted logit of a sane model, divided by the smallest temperature, is
+// finite.
+constexpr float kMinRepetition = 0.01F;
+constexpr float kMaxRepetition = 100.0F;
+constexpr float kMaxPenalty = 2.0F;
+constexpr float kMaxBias = 100.0F;
+constexpr size_t kMaxBiases = 1024;
+constexpr size_t kMaxBadWords = 1024;
+constexpr size_t kMaxBadWordTokens = 1024;
 
 template <typename T>
-absl::Status OutOfRange(const char* field, T value, const char* range) {
+absl::Status OutOfRange(const char* field, T value, const std::string& range) {
   return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, "; must be ", range));
 }
 
@@ -40,12 +51,65 @@ absl::Status ValidateStops(const SamplingParams& params) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateLengths(const SamplingParams& params) {
+  const int64_t least = params.prompt_logprobs.has_value() ? 0 : 1;
+  if (params.max_output_tokens < least) {
+    return OutOfRange("max_output_tokens", params.max_output_tokens,
+                      "at least 1, or 0 with prompt_logprobs");
+  }
+  if (params.min_output_tokens < 0 || params.min_output_tokens > params.max_output_tokens) {
+    return OutOfRange("min_output_tokens", params.min_output_tokens,
+                      absl::StrCat("0 to max_output_tokens, ", params.max_output_tokens));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidatePenalties(const SamplingParams& params) {
+  if (!(params.repetition_penalty >= kMinRepetition &&
+        params.repetition_penalty <= kMaxRepetition)) {
+    return OutOfRange("repetition_penalty", params.repetition_penalty, "0.01 to 100");
+  }
+  if (!(std::abs(params.presence_penalty) <= kMaxPenalty)) {
+    return OutOfRange("presence_penalty", params.presence_penalty, "-2 to 2");
+  }
+  if (!(std::abs(params.frequency_penalty) <= kMaxPenalty)) {
+    return OutOfRange("frequency_penalty", params.frequency_penalty, "-2 to 2");
+  }
+  if (params.logit_bias.size() > kMaxBiases) {
+    return OutOfRange("number of logit biases", params.logit_bias.size(), "at most 1024");
+  }
+  for (const LogitBias& bias : params.logit_bias) {
+    if (bias.token < 0) {
+      return OutOfRange("token of a logit bias", bias.token, "a token id");
+    }
+    if (!(std::abs(bias.bias) <= kMaxBias)) {
+      return OutOfRange("logit bias", bias.bias, "-100 to 100");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateBadWords(const SamplingParams& params) {
+  if (params.bad_words.size() > kMaxBadWords) {
+    return OutOfRange("number of bad words", params.bad_words.size(), "at most 1024");
+  }
+  for (const std::vector<int32_t>& word : params.bad_words) {
+    if (word.empty() || word.size() > kMaxBadWordTokens) {
+      return OutOfRange("number of tokens of a bad word", word.size(), "1 to 1024");
+    }
+    for (const int32_t token : word) {
+      if (token < 0) {
+        return OutOfRange("token of a bad word", token, "a token id");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status SamplingParams::Validate() const {
-  if (max_output_tokens < 1) {
-    return OutOfRange("max_output_tokens", max_output_tokens, "at least 1");
-  }
+  RETURN_IF_ERROR(ValidateLengths(*this));
   if (temperature != 0.0F && !(temperature >= kMinTemperature && temperature <= kMaxTemperature)) {
     return OutOfRange("temperature", temperature, "0 or 0.000001 to 100");
   }
@@ -55,9 +119,17 @@ absl::Status SamplingParams::Validate() const {
   if (top_k < 0) {
     return OutOfRange("top_k", top_k, "0 (off) or more");
   }
+  if (!(min_p >= 0.0F && min_p <= 1.0F)) {
+    return OutOfRange("min_p", min_p, "0 to 1");
+  }
+  if (prompt_logprobs.has_value() && (*prompt_logprobs < 0 || *prompt_logprobs > kMaxTopLogprobs)) {
+    return OutOfRange("prompt_logprobs", *prompt_logprobs, "0 to 20");
+  }
   if (top_logprobs < 0 || top_logprobs > kMaxTopLogprobs) {
     return OutOfRange("top_logprobs", top_logprobs, "0 to 20");
   }
+  RETURN_IF_ERROR(ValidatePenalties(*this));
+  RETURN_IF_ERROR(ValidateBadWords(*this));
   return ValidateStops(*this);
 }
 

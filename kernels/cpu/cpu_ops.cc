@@ -368,13 +368,14 @@ void CpuOps::GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView 
 
 void CpuOps::HeadReduce(const HeadReduceArgs& args) {
   const MatrixView& logits = args.logits;
-  CHECK_EQ(logits.rows, static_cast<int64_t>(args.requests.size()));
-  CHECK_EQ(logits.rows, static_cast<int64_t>(args.states.size()));
-  ForEachRow(logits.rows, logits.columns * 4, [&](int64_t row, int) {
-    const HeadRequest& request = args.requests[static_cast<size_t>(row)];
+  const int64_t num_requests = static_cast<int64_t>(args.requests.size());
+  CHECK_EQ(num_requests, static_cast<int64_t>(args.states.size()));
+  ForEachRow(num_requests, logits.columns * 4, [&](int64_t index, int) {
+    const HeadRequest& request = args.requests[static_cast<size_t>(index)];
     CHECK_GE(request.num_candidates, 1);
-    ReduceHeadRow(logits.row(row), logits.columns, args.first_token, request,
-                  args.states[static_cast<size_t>(row)]);
+    CHECK(request.row >= 0 && request.row < logits.rows);
+    ReduceHeadRow(logits.row(request.row), logits.columns, args.first_token, request,
+                  args.states[static_cast<size_t>(index)]);
   });
 }
 

@@ -1,9 +1,12 @@
 #include "kernels/cpu/head_reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "kernels/noise.h"
 
@@ -94,15 +97,44 @@ class CandidateList {
   float threshold_ = -std::numeric_limits<float>::infinity();
 };
 
+// Hands out the tiles of a row with the request's adjustments applied.
+class AdjustedTiles {
+ public:
+  // `unadjusted` says how many adjustments earlier shards have used.
+  AdjustedTiles(std::span<const LogitAdjustment> adjustments, std::vector<float>& unadjusted)
+      : left_(adjustments.subspan(unadjusted.size())), unadjusted_(unadjusted) {}
+
+  // The logits of tokens [first_token, first_token + count), count at most kHeadTile: `tile` itself
+  // where nothing changes, else a copy that lives until the next call.
+  const float* Apply(const float* tile, int64_t count, int32_t first_token) {
+    const int64_t end_token = first_token + count;
+    if (left_.empty() || left_.front().token >= end_token) return tile;
+    std::copy_n(tile, count, copy_.begin());
+    while (!left_.empty() && left_.front().token < end_token) {
+      float& logit = copy_[static_cast<size_t>(left_.front().token - first_token)];
+      unadjusted_.push_back(logit);
+      logit = AdjustLogit(left_.front(), logit);
+      left_ = left_.subspan(1);
+    }
+    return copy_.data();
+  }
+
+ private:
+  std::span<const LogitAdjustment> left_;
+  std::vector<float>& unadjusted_;
+  std::array<float, kHeadTile> copy_;
+};
+
 }  // namespace
 
 void ReduceHeadRow(const float* logits, int64_t count, int32_t first_token,
                    const HeadRequest& request, HeadState& state) {
   CandidateList candidates(state.candidates, request.num_candidates);
+  AdjustedTiles tiles(request.adjustments, state.unadjusted);
   for (int64_t first = 0; first < count; first += kHeadTile) {
     const int64_t part = std::min(kHeadTile, count - first);
-    const float* tile = logits + first;
     const int32_t tile_token = first_token + static_cast<int32_t>(first);
+    const float* tile = tiles.Apply(logits + first, part, tile_token);
     const float tile_max = MaxOfTile(tile, part);
     ReduceSums(tile, part, tile_max, request, state);
     if (request.temperature > 0.0F || tile_max > state.best_noisy) {

@@ -13,6 +13,8 @@ struct ParseLimits {
   int64_t max_prompt_tokens = 1 << 20;
   int64_t max_custom_id_bytes = 512;
   int64_t max_messages = 4096;
+  // Of one request: each takes a place of the block and computes the prompt again.
+  int32_t max_choices = 16;
   int32_t max_json_depth = 64;
   // JSON values of one line. A parsed value takes some 16 to 100 bytes, so this bounds the memory
   // of a line whatever its text is.

@@ -13,7 +13,7 @@
 namespace nightshift {
 
 // Looks at every field of `body`. Fields that ask for what this version cannot do (tools, images,
-// n above 1, streaming, ...) are an error unless their value is the one that asks for nothing.
+// best_of, streaming, ...) are an error unless their value is the one that asks for nothing.
 // Fields that nobody reads are counted in `ignored`.
 // Errors: INVALID_ARGUMENT (code unsupported_parameter) naming the field.
 absl::Status CheckOtherFields(const nlohmann::json& body, RowKind kind, int64_t& ignored);

@@ -1,10 +1,12 @@
 #include "server/input/request_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/utf8.h"
+#include "kernels/base/status_macros.h"
 #include "server/input/row_error.h"
 
 namespace nightshift {
@@ -44,6 +46,63 @@ void CheckStop(const v1::SamplingOptions& sampling, std::vector<FieldViolation>&
           {absl::StrCat("stop_token_ids[", i, "]"),
            absl::StrCat("is ", sampling.stop_token_ids(i), ", must be 0 or more")});
     }
+  }
+}
+
+void CheckLogitBias(const v1::SamplingOptions& sampling, std::vector<FieldViolation>& violations) {
+  constexpr double kMaxBias = 100.0;
+  if (sampling.logit_bias_size() > kMaxLogitBiases) {
+    violations.push_back({"logit_bias", absl::StrCat("has ", sampling.logit_bias_size(),
+                                                     " tokens, at most ", kMaxLogitBiases)});
+    return;
+  }
+  // A map has no order of its own; errors name the lowest token.
+  std::vector<std::pair<int32_t, double>> biases(sampling.logit_bias().begin(),
+                                                 sampling.logit_bias().end());
+  std::sort(biases.begin(), biases.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [token, bias] : biases) {
+    if (token < 0) {
+      violations.push_back(
+          {"logit_bias", absl::StrCat("has the token id ", token, ", must be 0 or more")});
+    }
+    if (!(std::abs(bias) <= kMaxBias)) {
+      violations.push_back(
+          {absl::StrCat("logit_bias.", token), absl::StrCat("is ", bias, ", must be -100 to 100")});
+    }
+  }
+}
+
+void CheckBadWord(const v1::BadWord& word, const std::string& field,
+                  std::vector<FieldViolation>& violations) {
+  const auto require_size = [&](int64_t size, const char* unit, int64_t most) {
+    if (size < 1 || size > most) {
+      violations.push_back(
+          {field, absl::StrCat("has ", size, " ", unit, ", must have 1 to ", most)});
+    }
+  };
+  if (word.word_case() == v1::BadWord::kTokens) {
+    const auto& ids = word.tokens().ids();
+    require_size(ids.size(), "ids", kMaxBadWordTokens);
+    if (std::any_of(ids.begin(), ids.end(), [](int32_t id) { return id < 0; })) {
+      violations.push_back({field, "has a negative id"});
+    }
+    return;
+  }
+  require_size(static_cast<int64_t>(word.text().size()), "bytes", kMaxBadWordBytes);
+  if (!IsUtf8(word.text())) {
+    violations.push_back({field, "is not UTF-8"});
+  }
+}
+
+void CheckBadWords(const v1::SamplingOptions& sampling, std::vector<FieldViolation>& violations) {
+  if (sampling.bad_words_size() > kMaxBadWords) {
+    violations.push_back({"bad_words", absl::StrCat("has ", sampling.bad_words_size(),
+                                                    " words, at most ", kMaxBadWords)});
+    return;
+  }
+  for (int i = 0; i < sampling.bad_words_size(); ++i) {
+    CheckBadWord(sampling.bad_words(i), absl::StrCat("bad_words[", i, "]"), violations);
   }
 }
 
@@ -112,16 +171,21 @@ absl::Status CheckPrompt(const std::string& prompt, const ParseLimits& limits) {
 
 }  // namespace
 
-std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling) {
+std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling,
+                                          const ParseLimits& limits) {
   std::vector<FieldViolation> violations;
-  const auto require = [&](bool valid, const char* field, auto value, const char* range) {
+  const auto require = [&](bool valid, const char* field, auto value, const std::string& range) {
     if (!valid) {
       violations.push_back({field, absl::StrCat("is ", value, ", must be ", range)});
     }
   };
   if (sampling.has_max_output_tokens()) {
     const int64_t tokens = sampling.max_output_tokens();
-    require(tokens >= 1 && tokens <= kMaxOutputTokens, "max_output_tokens", tokens, "1 to 1048576");
+    require(tokens >= 0 && tokens <= kMaxOutputTokens, "max_output_tokens", tokens, "0 to 1048576");
+  }
+  if (sampling.has_min_output_tokens()) {
+    const int64_t tokens = sampling.min_output_tokens();
+    require(tokens >= 0 && tokens <= kMaxOutputTokens, "min_output_tokens", tokens, "0 to 1048576");
   }
   if (sampling.has_temperature()) {
     const double temperature = sampling.temperature();
@@ -140,8 +204,54 @@ std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling) {
     const int32_t top = sampling.top_logprobs();
     require(top >= 0 && top <= kMaxTopLogprobs, "top_logprobs", top, "0 to 20");
   }
+  // NaN fails every comparison, and infinity every range.
+  const auto require_between = [&](double value, const char* field, double low, double high) {
+    require(value >= low && value <= high, field, value, absl::StrCat(low, " to ", high));
+  };
+  if (sampling.has_min_p()) {
+    require_between(sampling.min_p(), "min_p", 0.0, 1.0);
+  }
+  if (sampling.has_repetition_penalty()) {
+    require_between(sampling.repetition_penalty(), "repetition_penalty", 0.01, 100.0);
+  }
+  if (sampling.has_presence_penalty()) {
+    require_between(sampling.presence_penalty(), "presence_penalty", -2.0, 2.0);
+  }
+  if (sampling.has_frequency_penalty()) {
+    require_between(sampling.frequency_penalty(), "frequency_penalty", -2.0, 2.0);
+  }
+  if (sampling.has_num_choices()) {
+    const int32_t choices = sampling.num_choices();
+    require(choices >= 1 && choices <= limits.max_choices, "num_choices", choices,
+            absl::StrCat("1 to ", limits.max_choices));
+  }
+  CheckLogitBias(sampling, violations);
+  CheckBadWords(sampling, violations);
   CheckStop(sampling, violations);
   return violations;
+}
+
+absl::Status CheckPromptReports(const v1::InferenceRequest& request) {
+  if (request.echo() && request.has_chat()) {
+    return RowError(reason::kFieldInvalid, row_code::kUnsupported, "echo",
+                    "needs a prompt, is given beside messages");
+  }
+  if (request.echo() && request.has_prompt_logprobs()) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "prompt_logprobs",
+                    "given beside echo, whose logprobs cover the prompt");
+  }
+  if (request.has_prompt_logprobs() &&
+      (request.prompt_logprobs() < 0 || request.prompt_logprobs() > kMaxTopLogprobs)) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "prompt_logprobs",
+                    absl::StrCat("is ", request.prompt_logprobs(), ", must be 0 to 20"));
+  }
+  const v1::SamplingOptions& sampling = request.sampling();
+  if (sampling.has_max_output_tokens() && sampling.max_output_tokens() == 0 && !request.echo() &&
+      !request.has_prompt_logprobs()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "max_tokens",
+                    "is 0, must be 1 to 1048576, or 0 with echo or prompt_logprobs");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits& limits) {
@@ -150,11 +260,12 @@ absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits
                     absl::StrCat("has ", request.custom_id().size(), " bytes, at most ",
                                  limits.max_custom_id_bytes));
   }
-  const std::vector<FieldViolation> violations = CheckSampling(request.sampling());
+  const std::vector<FieldViolation> violations = CheckSampling(request.sampling(), limits);
   if (!violations.empty()) {
     return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,
                     absl::StrCat("sampling.", violations[0].field), violations[0].description);
   }
+  RETURN_IF_ERROR(CheckPromptReports(request));
   switch (request.input_case()) {
     case v1::InferenceRequest::kPrompt:
       return CheckPrompt(request.prompt(), limits);

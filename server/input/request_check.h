@@ -19,10 +19,19 @@ inline constexpr int64_t kMaxStopStrings = 16;
 inline constexpr int64_t kMaxStopBytes = 1024;
 inline constexpr int64_t kMaxStopTokens = 64;
 inline constexpr int32_t kMaxTopLogprobs = 20;
+inline constexpr int64_t kMaxLogitBiases = 1024;
+inline constexpr int64_t kMaxBadWords = 256;
+inline constexpr int64_t kMaxBadWordBytes = 1024;
+inline constexpr int64_t kMaxBadWordTokens = 64;
 
 // Every option that is set and out of its range, NaN and infinity included; fields are named
 // relative to SamplingOptions ("top_p", "stop[3]").
-std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling);
+std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling,
+                                          const ParseLimits& limits);
+
+// Whether prompt_logprobs and echo fit each other, the input and max_output_tokens; params named as
+// in JSON rows. Errors: INVALID_ARGUMENT.
+absl::Status CheckPromptReports(const v1::InferenceRequest& request);
 
 // OK when the request can run as far as its own fields tell (its length in tokens is not known).
 // Errors: INVALID_ARGUMENT FIELD_INVALID, FIELD_OUT_OF_RANGE, INPUT_MALFORMED (text that is not

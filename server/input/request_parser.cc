@@ -99,7 +99,8 @@ absl::Status ReadBody(const json& body, RowKind kind, const ParseLimits& limits,
   ASSIGN_OR_RETURN(std::optional<std::string> model, ReadText(body, "model"));
   row.model = std::move(model).value_or("");
   RETURN_IF_ERROR(ReadInput(body, kind, row));
-  RETURN_IF_ERROR(ReadSampling(body, kind, *row.request.mutable_sampling()));
+  RETURN_IF_ERROR(ReadSampling(body, kind, limits, *row.request.mutable_sampling()));
+  RETURN_IF_ERROR(ReadPromptReports(body, kind, row.request));
   RETURN_IF_ERROR(ReadPromptOptions(body, *row.request.mutable_prompt_options()));
   return CheckRequest(row.request, limits);
 }

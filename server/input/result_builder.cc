@@ -37,34 +37,55 @@ std::string BytesOf(const Tokenizer* tokenizer, int32_t token) {
   return tokenizer == nullptr ? std::string() : std::string(tokenizer->TokenBytes(token));
 }
 
-void AddLogprob(const TokenLogprob& token, const Tokenizer* tokenizer, v1::Completion& completion) {
-  v1::TokenLogprob* added = completion.add_logprobs();
-  added->set_token(token.token);
-  added->set_bytes(BytesOf(tokenizer, token.token));
-  added->set_logprob(token.logprob);
+void SetLogprob(const TokenLogprob& token, const Tokenizer* tokenizer, v1::TokenLogprob& added) {
+  added.set_token(token.token);
+  added.set_bytes(BytesOf(tokenizer, token.token));
+  added.set_logprob(token.logprob);
+  added.set_special(tokenizer != nullptr && tokenizer->IsSpecial(token.token));
   for (const TopLogprob& alternative : token.top) {
-    v1::TopLogprob* top = added->add_top();
+    v1::TopLogprob* top = added.add_top();
     top->set_token(alternative.token);
     top->set_bytes(BytesOf(tokenizer, alternative.token));
     top->set_logprob(alternative.logprob);
   }
 }
 
+// `Message` is v1::Completion, for the first choice, or v1::Choice.
+template <typename Message>
+void SetChoice(const ChoiceOutcome& choice, bool want_logprobs, const Tokenizer* tokenizer,
+               Message& message) {
+  message.set_text(choice.text);
+  for (const TokenLogprob& token : choice.kept) {
+    message.add_token_ids(token.token);
+    if (want_logprobs) {
+      SetLogprob(token, tokenizer, *message.add_logprobs());
+    }
+  }
+  if (want_logprobs && choice.end_token.has_value()) {
+    SetLogprob(*choice.end_token, tokenizer, *message.add_logprobs());
+  }
+  message.set_finish_reason(WireFinishReason(choice.finish_reason));
+  message.set_stop_reason(CleanText(choice.stop_reason, kMaxStringBytes));
+}
+
 }  // namespace
 
 std::string BuildCompletionResult(const ResultHeader& header, const CompletionOutcome& outcome,
                                   const Tokenizer* tokenizer) {
+  CHECK(!outcome.choices.empty());
   v1::Result result = MakeResult(header);
   v1::Completion& completion = *result.mutable_completion();
-  completion.set_text(outcome.text);
-  for (const TokenLogprob& token : outcome.kept) {
-    completion.add_token_ids(token.token);
-    if (outcome.want_logprobs) {
-      AddLogprob(token, tokenizer, completion);
-    }
+  SetChoice(outcome.choices.front(), outcome.want_logprobs, tokenizer, completion);
+  for (size_t i = 1; i < outcome.choices.size(); ++i) {
+    SetChoice(outcome.choices[i], outcome.want_logprobs, tokenizer,
+              *completion.add_further_choices());
   }
-  completion.set_finish_reason(WireFinishReason(outcome.finish_reason));
-  completion.set_stop_reason(CleanText(outcome.stop_reason, kMaxStringBytes));
+  for (const TokenLogprob& token : outcome.prompt_logprobs) {
+    SetLogprob(token, tokenizer, *completion.add_prompt_logprobs());
+  }
+  if (outcome.echoed_prompt.has_value()) {
+    completion.set_echoed_prompt(*outcome.echoed_prompt);
+  }
   completion.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
   completion.mutable_usage()->set_output_tokens(outcome.output_tokens);
   completion.set_seed(outcome.seed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,24 @@ struct ResultHeader {
   v1::RequestForm form = v1::REQUEST_FORM_UNSPECIFIED;
 };
 
-struct CompletionOutcome {
+// One completion of a request.
+struct ChoiceOutcome {
   std::string text;                // valid UTF-8
   std::vector<TokenLogprob> kept;  // tokens of the completion, trimmed with the text
-  bool want_logprobs = false;
+  // Reported behind the kept ones: with echo every sampled token is, as programs expect that score
+  // prompts by it.
+  std::optional<TokenLogprob> end_token;
   FinishReason finish_reason = FinishReason::kNone;
   std::string stop_reason;
+};
+
+struct CompletionOutcome {
+  std::vector<ChoiceOutcome> choices;  // not empty
+  bool want_logprobs = false;
+  std::vector<TokenLogprob> prompt_logprobs;  // empty unless wanted
+  std::optional<std::string> echoed_prompt;
   int64_t prompt_tokens = 0;
-  int64_t output_tokens = 0;  // sampled, the end token included
+  int64_t output_tokens = 0;  // sampled, the end tokens included, of all choices
   uint64_t seed = 0;
   int32_t attempt = 1;
   std::string model_digest;

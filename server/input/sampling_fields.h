@@ -5,6 +5,8 @@
 
 #include "absl/status/status.h"
 
+#include "server/input/parse_limits.h"
+
 #include "nightshift/v1/jobs.pb.h"
 
 namespace nightshift {
@@ -13,9 +15,14 @@ namespace nightshift {
 // completions, a number in completions, either in the plain form.
 enum class RowKind { kPlain, kChat, kCompletion };
 
-// Reads max_tokens, max_completion_tokens, temperature, top_p, top_k, seed, stop, stop_token_ids,
-// logprobs and top_logprobs from `body`; null is absent.
-// Errors: INVALID_ARGUMENT naming the field as the row spells it.
-absl::Status ReadSampling(const nlohmann::json& body, RowKind kind, v1::SamplingOptions& sampling);
+// Reads the fields of SamplingOptions from `body`, by the names that OpenAI and vLLM give them;
+// null is absent. Errors: INVALID_ARGUMENT naming the field as the row spells it.
+absl::Status ReadSampling(const nlohmann::json& body, RowKind kind, const ParseLimits& limits,
+                          v1::SamplingOptions& sampling);
+
+// Reads echo (completions and the plain form) and prompt_logprobs (the plain form). Errors: as
+// ReadSampling.
+absl::Status ReadPromptReports(const nlohmann::json& body, RowKind kind,
+                               v1::InferenceRequest& request);
 
 }  // namespace nightshift

@@ -126,7 +126,7 @@ absl::Status Acceptance::Check(const Submission& submission) const {
   if (!submission.request_id.empty() && !IsUuid(submission.request_id)) {
     return MakeFieldError(reason::kFieldInvalid, {{"request_id", "must be a UUID"}});
   }
-  return CheckSpec(submission.spec);
+  return CheckSpec(submission.spec, context_.limits.parse);
 }
 
 absl::Status Acceptance::CheckModel(const std::string& name) const {

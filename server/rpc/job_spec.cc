@@ -54,10 +54,10 @@ void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violation
 
 }  // namespace
 
-absl::Status CheckSpec(const v1::JobSpec& spec) {
+absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
   RETURN_IF_ERROR(CheckLaterFields(spec));
   std::vector<FieldViolation> violations;
-  for (FieldViolation violation : CheckSampling(spec.sampling())) {
+  for (FieldViolation violation : CheckSampling(spec.sampling(), limits)) {
     violation.field = "spec.sampling." + violation.field;
     violations.push_back(std::move(violation));
   }
@@ -102,6 +102,13 @@ v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
   resolved.set_seed(defaults.seed);
   resolved.set_logprobs(false);
   resolved.set_top_logprobs(0);
+  resolved.set_min_p(0.0);
+  resolved.set_repetition_penalty(1.0);
+  resolved.set_presence_penalty(0.0);
+  resolved.set_frequency_penalty(0.0);
+  resolved.set_min_output_tokens(0);
+  resolved.set_ignore_eos(false);
+  resolved.set_num_choices(1);
   resolved.MergeFrom(spec.sampling());
   spec.mutable_sampling()->Swap(&resolved);
   v1::PromptOptions prompt;

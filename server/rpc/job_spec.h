@@ -6,13 +6,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
+#include "server/input/parse_limits.h"
+
 #include "nightshift/v1/jobs.pb.h"
 
 namespace nightshift {
 
 // Errors: INVALID_ARGUMENT with every wrong field (FIELD_INVALID, FIELD_OUT_OF_RANGE), or
 // UNIMPLEMENTED naming a field of a later version.
-absl::Status CheckSpec(const v1::JobSpec& spec);
+absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits);
 
 // What a spec becomes when it is stored: no field is left to a default that a later version or
 // another daemon might read differently.

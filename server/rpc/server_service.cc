@@ -161,6 +161,7 @@ v1::Limits MakeLimits(const RpcLimits& limits) {
   wire.set_max_prompt_bytes(limits.parse.max_prompt_bytes);
   wire.set_max_requests_per_job(limits.max_rows);
   wire.set_max_custom_id_bytes(limits.parse.max_custom_id_bytes);
+  wire.set_max_choices(limits.parse.max_choices);
   return wire;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "kernels/base/check.h"
 #include "kernels/base/log.h"
 #include "server/input/row_error.h"
@@ -12,8 +14,19 @@
 namespace nightshift {
 namespace {
 
-int64_t KnownTokens(const BlockRow& row) {
-  return row.prompt_tokens + static_cast<int64_t>(row.generated.size());
+bool HasProgress(const BlockRow& row) {
+  return std::any_of(row.choices.begin(), row.choices.end(),
+                     [](const ChoiceProgress& choice) { return !choice.generated.empty(); });
+}
+
+// True when the last token ended the completion itself, not by its text.
+bool EndsWithEndToken(const ChoiceProgress& choice) {
+  const int64_t num_generated = static_cast<int64_t>(choice.generated.size());
+  if (num_generated == 0 || choice.end->kept_tokens + 1 != num_generated) {
+    return false;
+  }
+  const std::string& reason = choice.end->stop_reason;
+  return reason.empty() || reason == absl::StrCat(choice.generated.back().token);
 }
 
 }  // namespace
@@ -26,40 +39,73 @@ FinishedRow FailRow(const std::string& job_id, const ResultHeader& header,
           .body = BuildErrorResult(header, error)};
 }
 
-void Block::Add(PreparedRow prepared) {
-  WaitingRow waiting;
-  waiting.row = {.job = std::move(prepared.job),
-                 .header = std::move(prepared.header),
-                 .attempt = prepared.row.attempt,
-                 .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
-                 .seed = prepared.request.sampling.seed,
-                 .want_logprobs = prepared.request.sampling.want_logprobs,
-                 .generated = {}};
-  waiting.request = std::move(prepared.request);
-  waiting.request.id = next_id_++;
-  if (!prepared.row.progress.empty()) {
-    RestoreProgress(prepared.row.progress, waiting);
-  }
-  waiting_.push_back(std::move(waiting));
+BlockRow& Block::RowOf(const ChoiceKey& key) {
+  const auto found = rows_.find(key.row);
+  CHECK(found != rows_.end());
+  return found->second;
 }
 
-void Block::RestoreProgress(const std::string& stored, WaitingRow& waiting) const {
+const BlockRow& Block::RowOf(const ChoiceKey& key) const {
+  const auto found = rows_.find(key.row);
+  CHECK(found != rows_.end());
+  return found->second;
+}
+
+int64_t Block::KnownTokens(const ChoiceKey& key) const {
+  const BlockRow& row = RowOf(key);
+  return row.prompt_tokens + static_cast<int64_t>(row.choices[key.choice].generated.size());
+}
+
+void Block::Add(PreparedRow prepared) {
+  BlockRow row = {.job = std::move(prepared.job),
+                  .header = std::move(prepared.header),
+                  .attempt = prepared.row.attempt,
+                  .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
+                  .seed = prepared.request.sampling.seed,
+                  .want_logprobs = prepared.request.sampling.want_logprobs,
+                  .echoed_prompt = std::move(prepared.echoed_prompt),
+                  .prompt_logprobs = {},
+                  .choices = {}};
+  row.choices.resize(static_cast<size_t>(prepared.num_choices));
+  if (!prepared.row.progress.empty()) {
+    RestoreProgress(prepared.row.progress, row);
+  }
+  const uint64_t key = next_row_++;
+  for (size_t i = 0; i < row.choices.size(); ++i) {
+    const ChoiceProgress& choice = row.choices[i];
+    if (choice.end.has_value()) {
+      continue;
+    }
+    WaitingChoice waiting = {.key = {key, i}, .request = prepared.request};
+    waiting.request.id = next_id_++;
+    waiting.request.sampling.choice = static_cast<uint32_t>(i);
+    if (i > 0) {
+      waiting.request.sampling.prompt_logprobs.reset();  // the first choice tells them for all
+    }
+    for (const TokenLogprob& token : choice.generated) {
+      waiting.request.generated.push_back(token.token);
+    }
+    if (row.want_logprobs) {
+      waiting.request.generated_logprobs = choice.generated;
+    }
+    waiting_.push_back(std::move(waiting));
+  }
+  rows_.emplace(key, std::move(row));
+}
+
+void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
   absl::StatusOr<RequestProgress> progress = ParseProgress(stored);
   const EngineInfo& info = session_.engine->info();
+  const auto has_ended = [](const ChoiceProgress& choice) { return choice.end.has_value(); };
   if (!progress.ok() || progress->model_digest != info.model_digest ||
-      progress->numeric_mode != info.numeric_mode ||
-      progress->has_logprobs != waiting.row.want_logprobs) {
-    LOG(WARNING) << "progress_dropped job=" << waiting.row.job->job_id
-                 << " index=" << waiting.row.header.index;
+      progress->numeric_mode != info.numeric_mode || progress->has_logprobs != row.want_logprobs ||
+      progress->choices.size() != row.choices.size() ||
+      std::all_of(progress->choices.begin(), progress->choices.end(), has_ended)) {
+    LOG(WARNING) << "progress_dropped job=" << row.job->job_id << " index=" << row.header.index;
     return;
   }
-  for (const TokenLogprob& token : progress->generated) {
-    waiting.request.generated.push_back(token.token);
-  }
-  if (progress->has_logprobs) {
-    waiting.request.generated_logprobs = progress->generated;
-  }
-  waiting.row.generated = std::move(progress->generated);
+  row.prompt_logprobs = std::move(progress->prompt_logprobs);
+  row.choices = std::move(progress->choices);
 }
 
 std::vector<size_t> Block::ChooseJoining() const {
@@ -68,25 +114,27 @@ std::vector<size_t> Block::ChooseJoining() const {
                     .held_requests = num_held(),
                     .free_pages = info.kv_budget_pages,
                     .needs = info.kv_needs};
-  for (const auto& [id, row] : held_) {
-    room.held_attempt = std::max(room.held_attempt, row.attempt);
-    room.free_pages -= room.needs.Most(KnownTokens(row) + 1);
+  for (const auto& [id, key] : held_) {
+    room.held_attempt = std::max(room.held_attempt, RowOf(key).attempt);
+    room.free_pages -= room.needs.Most(KnownTokens(key) + 1);
   }
   std::vector<BlockCandidate> candidates;
-  for (const WaitingRow& waiting : waiting_) {
-    candidates.push_back({.priority = waiting.row.job->priority,
-                          .job_create_time_us = waiting.row.job->create_time_us,
-                          .index = waiting.row.header.index,
-                          .attempt = waiting.row.attempt,
-                          .known_tokens = KnownTokens(waiting.row)});
+  for (const WaitingChoice& waiting : waiting_) {
+    const BlockRow& row = RowOf(waiting.key);
+    candidates.push_back({.priority = row.job->priority,
+                          .job_create_time_us = row.job->create_time_us,
+                          .index = row.header.index,
+                          .choice = static_cast<int64_t>(waiting.key.choice),
+                          .attempt = row.attempt,
+                          .known_tokens = KnownTokens(waiting.key)});
   }
   return FormBlock(candidates, room);
 }
 
 int64_t Block::waiting_tokens() const {
   int64_t tokens = 0;
-  for (const WaitingRow& waiting : waiting_) {
-    tokens += KnownTokens(waiting.row);
+  for (const WaitingChoice& waiting : waiting_) {
+    tokens += KnownTokens(waiting.key);
   }
   return tokens;
 }
@@ -116,9 +164,9 @@ bool Block::Offer(std::vector<FinishedRow>& finished) {
     left[joining[i]] = gone;
     anew = anew || (!gone && absl::IsInvalidArgument(status));
   }
-  std::vector<WaitingRow> stay;
+  std::vector<WaitingChoice> stay;
   for (size_t i = 0; i < waiting_.size(); ++i) {
-    if (!left[i]) {
+    if (!left[i] && rows_.count(waiting_[i].key.row) != 0) {
       stay.push_back(std::move(waiting_[i]));
     }
   }
@@ -126,28 +174,47 @@ bool Block::Offer(std::vector<FinishedRow>& finished) {
   return anew;
 }
 
-bool Block::TakeOutcome(WaitingRow& waiting, const absl::Status& status,
+bool Block::TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
                         std::vector<FinishedRow>& finished) {
-  BlockRow& row = waiting.row;
+  if (rows_.count(waiting.key.row) == 0) {  // another choice of the row was refused just before
+    session_.engine->Retire({waiting.request.id});
+    return true;
+  }
   if (status.ok()) {
-    held_.emplace(waiting.request.id, std::move(row));
+    held_.emplace(waiting.request.id, waiting.key);
     return true;
   }
   // An engine that holds nothing and has no room will not have it later either.
   if (absl::IsResourceExhausted(status) && !held_.empty()) {
     return false;
   }
+  const BlockRow& row = RowOf(waiting.key);
   if (absl::IsInvalidArgument(status) && !waiting.request.generated.empty()) {
     LOG(WARNING) << "progress_refused job=" << row.job->job_id << " index=" << row.header.index;
     waiting.request.generated.clear();
     waiting.request.generated_logprobs.clear();
-    row.generated.clear();
+    ChoiceOf(waiting.key).generated.clear();
     return false;
   }
   finished.push_back(FailRow(
       row.job->job_id, row.header,
       RowError(reason::kPromptTooLong, row_code::kTooLong, "", std::string(status.message()))));
+  RetireRow(waiting.key.row);
   return true;
+}
+
+void Block::RetireRow(uint64_t row) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, key] : held_) {
+    if (key.row == row) {
+      ids.push_back(id);
+    }
+  }
+  for (const uint64_t id : ids) {
+    held_.erase(id);
+  }
+  session_.engine->Retire(ids);
+  rows_.erase(row);
 }
 
 absl::StatusOr<SweepTokens> Block::Sweep(std::vector<FinishedRow>& finished) {
@@ -161,7 +228,7 @@ absl::StatusOr<SweepTokens> Block::Sweep(std::vector<FinishedRow>& finished) {
   for (EngineRequest& request : result->evicted) {
     const auto found = held_.find(request.id);
     CHECK(found != held_.end());
-    waiting_.push_back({.row = std::move(found->second), .request = std::move(request)});
+    waiting_.push_back({.key = found->second, .request = std::move(request)});
     held_.erase(found);
   }
   return SweepTokens{.prompt = result->prompt_tokens, .output = result->output_tokens};
@@ -170,25 +237,51 @@ absl::StatusOr<SweepTokens> Block::Sweep(std::vector<FinishedRow>& finished) {
 void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
   const auto found = held_.find(record.id);
   CHECK(found != held_.end());
-  BlockRow& row = found->second;
-  row.generated.push_back(std::move(record.token));
-  if (record.finished) {
-    finished.push_back(Complete(row, std::move(record)));
-    held_.erase(found);
+  const ChoiceKey key = found->second;
+  BlockRow& row = RowOf(key);
+  ChoiceProgress& choice = row.choices[key.choice];
+  if (record.token.has_value()) {
+    choice.generated.push_back(*std::move(record.token));
+  }
+  if (!record.finished) {
+    return;
+  }
+  CHECK_LE(record.kept_tokens, static_cast<int64_t>(choice.generated.size()));
+  choice.end = ChoiceEnd{.finish_reason = record.finish_reason,
+                         .stop_reason = std::move(record.stop_reason),
+                         .text = std::move(record.text),
+                         .kept_tokens = record.kept_tokens};
+  if (key.choice == 0) {
+    row.prompt_logprobs = std::move(record.prompt_logprobs);
+  }
+  held_.erase(found);
+  if (std::all_of(row.choices.begin(), row.choices.end(),
+                  [](const ChoiceProgress& one) { return one.end.has_value(); })) {
+    finished.push_back(Complete(std::move(row)));
+    rows_.erase(key.row);
   }
 }
 
-FinishedRow Block::Complete(const BlockRow& row, SweepRecord record) const {
+FinishedRow Block::Complete(BlockRow row) const {
   const EngineInfo& info = session_.engine->info();
-  CHECK_LE(record.kept_tokens, static_cast<int64_t>(row.generated.size()));
   CompletionOutcome outcome;
-  outcome.text = std::move(record.text);
-  outcome.kept.assign(row.generated.begin(), row.generated.begin() + record.kept_tokens);
+  for (ChoiceProgress& choice : row.choices) {
+    outcome.output_tokens += static_cast<int64_t>(choice.generated.size());
+    std::optional<TokenLogprob> end_token;
+    if (row.echoed_prompt.has_value() && EndsWithEndToken(choice)) {
+      end_token = choice.generated.back();
+    }
+    choice.generated.resize(static_cast<size_t>(choice.end->kept_tokens));
+    outcome.choices.push_back({.text = std::move(choice.end->text),
+                               .kept = std::move(choice.generated),
+                               .end_token = std::move(end_token),
+                               .finish_reason = choice.end->finish_reason,
+                               .stop_reason = std::move(choice.end->stop_reason)});
+  }
   outcome.want_logprobs = row.want_logprobs;
-  outcome.finish_reason = record.finish_reason;
-  outcome.stop_reason = std::move(record.stop_reason);
+  outcome.prompt_logprobs = std::move(row.prompt_logprobs);
+  outcome.echoed_prompt = std::move(row.echoed_prompt);
   outcome.prompt_tokens = row.prompt_tokens;
-  outcome.output_tokens = static_cast<int64_t>(row.generated.size());
   outcome.seed = row.seed;
   outcome.attempt = row.attempt;
   outcome.model_digest = info.model_digest;
@@ -202,72 +295,69 @@ FinishedRow Block::Complete(const BlockRow& row, SweepRecord record) const {
           .output_tokens = outcome.output_tokens};
 }
 
-std::vector<BlockRow> Block::TakeJob(const std::string& job_id) {
-  std::vector<BlockRow> rows;
+std::vector<BlockRow> Block::TakeRows(const std::set<uint64_t>& keys) {
   std::vector<uint64_t> ids;
-  for (auto entry = held_.begin(); entry != held_.end();) {
-    if (entry->second.job->job_id != job_id) {
-      ++entry;
-      continue;
+  std::erase_if(held_, [&](const auto& entry) {
+    const bool taken = keys.count(entry.second.row) != 0;
+    if (taken) {
+      ids.push_back(entry.first);
     }
-    ids.push_back(entry->first);
-    rows.push_back(std::move(entry->second));
-    entry = held_.erase(entry);
-  }
-  session_.engine->Retire(ids);
-  std::erase_if(waiting_, [&](WaitingRow& waiting) {
-    const bool of_job = waiting.row.job->job_id == job_id;
-    if (of_job) {
-      rows.push_back(std::move(waiting.row));
-    }
-    return of_job;
+    return taken;
   });
+  session_.engine->Retire(ids);
+  std::erase_if(waiting_,
+                [&](const WaitingChoice& waiting) { return keys.count(waiting.key.row) != 0; });
+  std::vector<BlockRow> rows;
+  for (const uint64_t key : keys) {
+    rows.push_back(std::move(rows_.extract(key).mapped()));
+  }
   return rows;
+}
+
+std::vector<BlockRow> Block::TakeJob(const std::string& job_id) {
+  std::set<uint64_t> keys;
+  for (const auto& [key, row] : rows_) {
+    if (row.job->job_id == job_id) {
+      keys.insert(key);
+    }
+  }
+  return TakeRows(keys);
 }
 
 std::vector<BlockRow> Block::TakeHeld() {
-  std::vector<BlockRow> rows;
-  std::vector<uint64_t> ids;
-  for (auto& [id, row] : held_) {
-    ids.push_back(id);
-    rows.push_back(std::move(row));
+  std::set<uint64_t> keys;
+  for (const auto& [id, key] : held_) {
+    keys.insert(key.row);
   }
-  held_.clear();
-  session_.engine->Retire(ids);
-  return rows;
+  return TakeRows(keys);
 }
 
 std::vector<BlockRow> Block::TakeAll() {
-  std::vector<BlockRow> rows = TakeHeld();
-  for (WaitingRow& waiting : waiting_) {
-    rows.push_back(std::move(waiting.row));
+  std::set<uint64_t> keys;
+  for (const auto& [key, row] : rows_) {
+    keys.insert(key);
   }
-  waiting_.clear();
-  return rows;
+  return TakeRows(keys);
 }
 
 RowProgress Block::ProgressOf(const BlockRow& row) const {
   RowProgress progress = {.job_id = row.job->job_id, .index = row.header.index, .progress = {}};
-  if (!row.generated.empty()) {
+  if (HasProgress(row)) {
     const EngineInfo& info = session_.engine->info();
     progress.progress = SerializeProgress({.model_digest = info.model_digest,
                                            .numeric_mode = info.numeric_mode,
                                            .has_logprobs = row.want_logprobs,
-                                           .generated = row.generated});
+                                           .prompt_logprobs = row.prompt_logprobs,
+                                           .choices = row.choices});
   }
   return progress;
 }
 
 std::vector<RowProgress> Block::Progress() const {
   std::vector<RowProgress> rows;
-  for (const auto& [id, row] : held_) {
-    if (!row.generated.empty()) {
+  for (const auto& [key, row] : rows_) {
+    if (HasProgress(row)) {
       rows.push_back(ProgressOf(row));
-    }
-  }
-  for (const WaitingRow& waiting : waiting_) {
-    if (!waiting.row.generated.empty()) {
-      rows.push_back(ProgressOf(waiting.row));
     }
   }
   return rows;

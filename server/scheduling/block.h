@@ -1,8 +1,11 @@
-// Block: the requests in the engine and those that wait to join, with what they have generated.
+// Block: the rows in the engine and those that wait to join, with what they have generated. A row
+// of several choices becomes one engine request for each; it is one row again when all have ended.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "server/input/result_builder.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/model_session.h"
+#include "server/scheduling/progress.h"
 #include "server/scheduling/request_preparer.h"
 #include "server/store/job_store.h"
 
@@ -26,7 +30,9 @@ struct BlockRow {
   int64_t prompt_tokens = 0;
   uint64_t seed = 0;
   bool want_logprobs = false;
-  std::vector<TokenLogprob> generated;
+  std::optional<std::string> echoed_prompt;
+  std::vector<TokenLogprob> prompt_logprobs;  // once the first choice has ended, if wanted
+  std::vector<ChoiceProgress> choices;
 };
 
 // Tokens that went through one sweep.
@@ -41,7 +47,7 @@ class Block {
   explicit Block(const ModelSession& session) : session_(session) {}
 
   // A prepared row (its status OK) waits to join, and continues what an earlier run had generated
-  // with this model and numeric mode.
+  // with this model and numeric mode. Choices that had ended are not run again.
   void Add(PreparedRow prepared);
   // Lets rows join, as FormBlock and the engine allow. Those that can never run here get their
   // result.
@@ -50,7 +56,7 @@ class Block {
   // sampled: the engine's state is unknown, and all rows stay here to be taken.
   absl::StatusOr<SweepTokens> Sweep(std::vector<FinishedRow>& finished);
 
-  // Takes rows out: those of a job, those held by the engine, or all.
+  // Takes rows out: those of a job, those of which the engine holds a choice, or all.
   std::vector<BlockRow> TakeJob(const std::string& job_id);
   std::vector<BlockRow> TakeHeld();
   std::vector<BlockRow> TakeAll();
@@ -58,31 +64,48 @@ class Block {
   std::vector<RowProgress> Progress() const;
   RowProgress ProgressOf(const BlockRow& row) const;
 
+  // Engine requests: the choices of the rows.
   int64_t num_held() const { return static_cast<int64_t>(held_.size()); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   // Prompt and generated tokens of those that wait.
   int64_t waiting_tokens() const;
 
  private:
-  struct WaitingRow {
-    BlockRow row;
+  // Which choice of which of rows_.
+  struct ChoiceKey {
+    uint64_t row = 0;
+    size_t choice = 0;
+  };
+  struct WaitingChoice {
+    ChoiceKey key;
     EngineRequest request;
   };
 
+  BlockRow& RowOf(const ChoiceKey& key);
+  ChoiceProgress& ChoiceOf(const ChoiceKey& key) { return RowOf(key).choices[key.choice]; }
+  const BlockRow& RowOf(const ChoiceKey& key) const;
+  int64_t KnownTokens(const ChoiceKey& key) const;
+
   std::vector<size_t> ChooseJoining() const;
-  void RestoreProgress(const std::string& stored, WaitingRow& waiting) const;
+  void RestoreProgress(const std::string& stored, BlockRow& row) const;
   // Offers those that may join; true when one of them starts anew and should be offered again.
   bool Offer(std::vector<FinishedRow>& finished);
-  // True when the row left the waiting ones, for the engine or with a result.
-  bool TakeOutcome(WaitingRow& waiting, const absl::Status& status,
+  // True when the choice left the waiting ones: for the engine, or because its row has a result.
+  bool TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
                    std::vector<FinishedRow>& finished);
   void TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished);
-  FinishedRow Complete(const BlockRow& row, SweepRecord record) const;
+  FinishedRow Complete(BlockRow row) const;
+  // Drops a row that has its result; its waiting choices are the caller's to drop.
+  void RetireRow(uint64_t row);
+  // Takes rows out, their held and waiting choices too.
+  std::vector<BlockRow> TakeRows(const std::set<uint64_t>& keys);
 
   const ModelSession& session_;
+  uint64_t next_row_ = 1;
   uint64_t next_id_ = 1;
-  std::map<uint64_t, BlockRow> held_;
-  std::vector<WaitingRow> waiting_;
+  std::map<uint64_t, BlockRow> rows_;
+  std::map<uint64_t, ChoiceKey> held_;  // by id of the engine's request
+  std::vector<WaitingChoice> waiting_;
 };
 
 // A row's error as its result.

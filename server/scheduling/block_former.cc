@@ -19,7 +19,7 @@ std::vector<size_t> InOrder(std::span<const BlockCandidate> candidates) {
   const auto key = [&](size_t i) {
     const BlockCandidate& candidate = candidates[i];
     return std::make_tuple(!IsSuspect(candidate.attempt), -candidate.priority,
-                           candidate.job_create_time_us, candidate.index);
+                           candidate.job_create_time_us, candidate.index, candidate.choice);
   };
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;

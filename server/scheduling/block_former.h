@@ -15,6 +15,7 @@ struct BlockCandidate {
   int32_t priority = 0;            // of its job; higher first
   int64_t job_create_time_us = 0;  // older first
   int64_t index = 0;               // within the job
+  int64_t choice = 0;              // of the row's completions
   int32_t attempt = 1;             // above 1: a block that held it has failed
   int64_t known_tokens = 0;        // prompt and generated
 };
@@ -35,9 +36,9 @@ struct BlockRoom {
 int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests);
 
 // Indices of the candidates that join, in the order in which they do: suspects first, then by
-// priority, age of the job and index. The first that does not fit ends it: nobody is passed over
-// for ever by smaller ones. Into an empty block the first joins whatever its size: the engine has
-// the last word on room.
+// priority, age of the job, index and choice. The first that does not fit ends it: nobody is passed
+// over for ever by smaller ones. Into an empty block the first joins whatever its size: the engine
+// has the last word on room.
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room);
 
 }  // namespace nightshift

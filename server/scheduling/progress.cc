@@ -15,7 +15,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr absl::string_view kMagic = "P1";
+constexpr absl::string_view kVersion1 = "P1";
+constexpr absl::string_view kVersion2 = "P2";
 
 template <typename Number>
 void AppendNumber(Number number, std::string& bytes) {
@@ -27,6 +28,33 @@ void AppendNumber(Number number, std::string& bytes) {
 void AppendText(const std::string& text, std::string& bytes) {
   AppendNumber(static_cast<uint32_t>(text.size()), bytes);
   bytes.append(text);
+}
+
+void AppendTokens(const std::vector<TokenLogprob>& tokens, bool has_logprobs, std::string& bytes) {
+  AppendNumber(static_cast<uint32_t>(tokens.size()), bytes);
+  for (const TokenLogprob& token : tokens) {
+    AppendNumber(token.token, bytes);
+    if (!has_logprobs) {
+      continue;
+    }
+    AppendNumber(token.logprob, bytes);
+    AppendNumber(static_cast<uint32_t>(token.top.size()), bytes);
+    for (const TopLogprob& top : token.top) {
+      AppendNumber(top.token, bytes);
+      AppendNumber(top.logprob, bytes);
+    }
+  }
+}
+
+void AppendChoice(const ChoiceProgress& choice, bool has_logprobs, std::string& bytes) {
+  AppendTokens(choice.generated, has_logprobs, bytes);
+  AppendNumber(static_cast<uint8_t>(choice.end.has_value() ? 1 : 0), bytes);
+  if (choice.end.has_value()) {
+    AppendNumber(static_cast<uint8_t>(choice.end->finish_reason), bytes);
+    AppendText(choice.end->stop_reason, bytes);
+    AppendText(choice.end->text, bytes);
+    AppendNumber(static_cast<uint32_t>(choice.end->kept_tokens), bytes);
+  }
 }
 
 // Takes values from the front; every length is checked against what is left.
@@ -82,33 +110,77 @@ absl::Status TakeLogprobs(Cursor& cursor, TokenLogprob& token) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<TokenLogprob>> TakeTokens(Cursor& cursor, bool has_logprobs) {
+  ASSIGN_OR_RETURN(const size_t count, cursor.TakeCount(sizeof(int32_t)));
+  std::vector<TokenLogprob> tokens(count);
+  for (TokenLogprob& token : tokens) {
+    ASSIGN_OR_RETURN(token.token, cursor.TakeNumber<int32_t>());
+    if (has_logprobs) {
+      RETURN_IF_ERROR(TakeLogprobs(cursor, token));
+    }
+  }
+  return tokens;
+}
+
+absl::StatusOr<ChoiceEnd> TakeEnd(Cursor& cursor, size_t num_generated) {
+  ChoiceEnd end;
+  ASSIGN_OR_RETURN(const uint8_t reason, cursor.TakeNumber<uint8_t>());
+  if (reason != static_cast<uint8_t>(FinishReason::kStop) &&
+      reason != static_cast<uint8_t>(FinishReason::kLength)) {
+    return absl::DataLossError(
+        absl::StrCat("stored progress has the unknown finish reason ", reason));
+  }
+  end.finish_reason = static_cast<FinishReason>(reason);
+  ASSIGN_OR_RETURN(end.stop_reason, cursor.TakeText());
+  ASSIGN_OR_RETURN(end.text, cursor.TakeText());
+  ASSIGN_OR_RETURN(end.kept_tokens, cursor.TakeNumber<uint32_t>());
+  if (end.kept_tokens > static_cast<int64_t>(num_generated)) {
+    return absl::DataLossError(
+        absl::StrCat("stored progress keeps ", end.kept_tokens, " of ", num_generated, " tokens"));
+  }
+  return end;
+}
+
+absl::StatusOr<ChoiceProgress> TakeChoice(Cursor& cursor, bool has_logprobs) {
+  ChoiceProgress choice;
+  ASSIGN_OR_RETURN(choice.generated, TakeTokens(cursor, has_logprobs));
+  ASSIGN_OR_RETURN(const uint8_t ended, cursor.TakeNumber<uint8_t>());
+  if (ended != 0) {
+    ASSIGN_OR_RETURN(choice.end, TakeEnd(cursor, choice.generated.size()));
+  }
+  return choice;
+}
+
+absl::Status TakeChoices(Cursor& cursor, RequestProgress& progress) {
+  ASSIGN_OR_RETURN(progress.prompt_logprobs, TakeTokens(cursor, /*has_logprobs=*/true));
+  constexpr size_t kLeastChoiceBytes = sizeof(uint32_t) + 1;
+  ASSIGN_OR_RETURN(const size_t count, cursor.TakeCount(kLeastChoiceBytes));
+  for (size_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(ChoiceProgress choice, TakeChoice(cursor, progress.has_logprobs));
+    progress.choices.push_back(std::move(choice));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string SerializeProgress(const RequestProgress& progress) {
-  std::string bytes(kMagic);
+  std::string bytes(kVersion2);
   bytes.push_back(progress.has_logprobs ? 1 : 0);
   AppendText(progress.model_digest, bytes);
   AppendText(progress.numeric_mode, bytes);
-  AppendNumber(static_cast<uint32_t>(progress.generated.size()), bytes);
-  for (const TokenLogprob& token : progress.generated) {
-    AppendNumber(token.token, bytes);
-    if (!progress.has_logprobs) {
-      continue;
-    }
-    AppendNumber(token.logprob, bytes);
-    AppendNumber(static_cast<uint32_t>(token.top.size()), bytes);
-    for (const TopLogprob& top : token.top) {
-      AppendNumber(top.token, bytes);
-      AppendNumber(top.logprob, bytes);
-    }
+  AppendTokens(progress.prompt_logprobs, /*has_logprobs=*/true, bytes);
+  AppendNumber(static_cast<uint32_t>(progress.choices.size()), bytes);
+  for (const ChoiceProgress& choice : progress.choices) {
+    AppendChoice(choice, progress.has_logprobs, bytes);
   }
   return bytes;
 }
 
 absl::StatusOr<RequestProgress> ParseProgress(absl::string_view bytes) {
   Cursor cursor(bytes);
-  ASSIGN_OR_RETURN(const absl::string_view magic, cursor.Take(kMagic.size()));
-  if (magic != kMagic) {
+  ASSIGN_OR_RETURN(const absl::string_view version, cursor.Take(kVersion2.size()));
+  if (version != kVersion1 && version != kVersion2) {
     return absl::DataLossError("stored progress has an unknown version");
   }
   RequestProgress progress;
@@ -116,13 +188,11 @@ absl::StatusOr<RequestProgress> ParseProgress(absl::string_view bytes) {
   progress.has_logprobs = has_logprobs != 0;
   ASSIGN_OR_RETURN(progress.model_digest, cursor.TakeText());
   ASSIGN_OR_RETURN(progress.numeric_mode, cursor.TakeText());
-  ASSIGN_OR_RETURN(const size_t count, cursor.TakeCount(sizeof(int32_t)));
-  progress.generated.resize(count);
-  for (TokenLogprob& token : progress.generated) {
-    ASSIGN_OR_RETURN(token.token, cursor.TakeNumber<int32_t>());
-    if (progress.has_logprobs) {
-      RETURN_IF_ERROR(TakeLogprobs(cursor, token));
-    }
+  if (version == kVersion1) {
+    ASSIGN_OR_RETURN(progress.choices.emplace_back().generated,
+                     TakeTokens(cursor, progress.has_logprobs));
+  } else {
+    RETURN_IF_ERROR(TakeChoices(cursor, progress));
   }
   if (!cursor.at_end()) {
     return absl::DataLossError("stored progress has bytes behind its end");

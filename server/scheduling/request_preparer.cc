@@ -1,5 +1,6 @@
 #include "server/scheduling/request_preparer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <sys/resource.h>
@@ -54,12 +55,11 @@ absl::StatusOr<std::vector<int32_t>> Encode(const v1::InferenceRequest& request,
 
 // `what` says how many tokens the request wants; `prompt_tokens` of them are its prompt's.
 absl::Status TooLong(const std::string& what, int64_t prompt_tokens, const ModelText& text) {
-  return MakeError(
-      absl::StatusCode::kInvalidArgument, reason::kPromptTooLong,
-      absl::StrCat(what, "; the context of ", text.model, " is ", text.context_tokens),
-      {{"code", row_code::kTooLong},
-       {"promptTokens", absl::StrCat(prompt_tokens)},
-       {"contextTokens", absl::StrCat(text.context_tokens)}});
+  return MakeError(absl::StatusCode::kInvalidArgument, reason::kPromptTooLong,
+                   absl::StrCat(what, "; the context of ", text.model, " is ", text.context_tokens),
+                   {{"code", row_code::kTooLong},
+                    {"promptTokens", absl::StrCat(prompt_tokens)},
+                    {"contextTokens", absl::StrCat(text.context_tokens)}});
 }
 
 // Refuses a text that cannot fit before it is encoded: encoding takes about 34 bytes of memory for
@@ -77,18 +77,21 @@ absl::Status CheckBytes(const v1::InferenceRequest& request, const ModelText& te
   if (least < text.context_tokens) {
     return absl::OkStatus();
   }
-  return TooLong(absl::StrCat("the prompt has ", bytes, " bytes, at least ", least, " tokens"), least,
-                 text);
+  return TooLong(absl::StrCat("the prompt has ", bytes, " bytes, at least ", least, " tokens"),
+                 least, text);
 }
 
-absl::Status CheckTokens(const std::vector<int32_t>& tokens, const ModelText& text) {
+// `output_tokens` of them at least have to fit behind the prompt.
+absl::Status CheckTokens(const std::vector<int32_t>& tokens, int64_t output_tokens,
+                         const ModelText& text) {
   const int64_t count = static_cast<int64_t>(tokens.size());
   if (count == 0) {
     return RowError(reason::kInputMalformed, row_code::kInvalidValue, "",
                     "the prompt has no tokens");
   }
-  if (count + 1 > text.context_tokens) {
-    return TooLong(absl::StrCat("the prompt has ", count, " tokens and needs one for the output"),
+  if (count + output_tokens > text.context_tokens) {
+    return TooLong(absl::StrCat("the prompt has ", count, " tokens and needs ", output_tokens,
+                                " for the output"),
                    count, text);
   }
   for (const int32_t token : tokens) {
@@ -104,8 +107,8 @@ absl::Status CheckTokens(const std::vector<int32_t>& tokens, const ModelText& te
 // A length that the caller asked for has to fit; the server's default is clipped to the context.
 absl::Status CheckOutput(const RowTask& task, const v1::InferenceRequest& row,
                          const EngineRequest& request) {
-  const bool asked = row.sampling().has_max_output_tokens() ||
-                     task.job->spec.sampling().has_max_output_tokens();
+  const bool asked =
+      row.sampling().has_max_output_tokens() || task.job->spec.sampling().has_max_output_tokens();
   const int64_t count = static_cast<int64_t>(request.prompt.size());
   if (!asked || count + request.sampling.max_output_tokens <= task.text->context_tokens) {
     return absl::OkStatus();
@@ -115,23 +118,123 @@ absl::Status CheckOutput(const RowTask& task, const v1::InferenceRequest& row,
                  count, *task.text);
 }
 
-absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, EngineRequest& request) {
+// Ids of the options that the model does not have, before the engine meets them.
+absl::Status CheckIds(const SamplingParams& sampling, const ModelText& text) {
+  const auto check = [&](const char* param, int32_t token) {
+    return token < text.vocabulary
+               ? absl::OkStatus()
+               : RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, param,
+                          absl::StrCat("has token id ", token, "; the vocabulary of ", text.model,
+                                       " has ", text.vocabulary));
+  };
+  for (const LogitBias& bias : sampling.logit_bias) {
+    RETURN_IF_ERROR(check("logit_bias", bias.token));
+  }
+  for (const std::vector<int32_t>& word : sampling.bad_words) {
+    for (const int32_t token : word) {
+      RETURN_IF_ERROR(check("bad_words", token));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLengths(const SamplingParams& sampling) {
+  if (sampling.max_output_tokens == 0 && !sampling.prompt_logprobs.has_value()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "max_tokens",
+                    "is 0, which only scores a prompt; needs prompt_logprobs, or echo with "
+                    "logprobs");
+  }
+  if (sampling.min_output_tokens > sampling.max_output_tokens) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "min_tokens",
+                    absl::StrCat("is ", sampling.min_output_tokens, ", above max_tokens, ",
+                                 sampling.max_output_tokens));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const SamplingParams& sampling, int32_t num_choices) {
+  if (num_choices > 1 && sampling.temperature == 0.0F) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "n",
+                    absl::StrCat("is ", num_choices,
+                                 ", but at temperature 0 all would be the same; give a "
+                                 "temperature"));
+  }
+  if (num_choices > 1 && sampling.max_output_tokens == 0) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "n",
+                    absl::StrCat("is ", num_choices, " while max_tokens is 0"));
+  }
+  return absl::OkStatus();
+}
+
+// Bounds what one prompt's log-probabilities take: at most 40 bytes an entry in memory and in the
+// result.
+absl::Status CheckPromptLogprobs(const SamplingParams& sampling, int64_t prompt_tokens) {
+  constexpr int64_t kMaxEntries = 1 << 18;
+  if (!sampling.prompt_logprobs.has_value()) {
+    return absl::OkStatus();
+  }
+  const int64_t entries = prompt_tokens * (1 + *sampling.prompt_logprobs);
+  if (entries <= kMaxEntries) {
+    return absl::OkStatus();
+  }
+  return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "",
+                  absl::StrCat("log-probabilities of ", prompt_tokens, " prompt tokens with ",
+                               *sampling.prompt_logprobs, " alternatives are ", entries,
+                               " entries, at most ", kMaxEntries, "; ask for fewer alternatives"));
+}
+
+absl::StatusOr<SamplingParams> MakeSampling(const RowTask& task, const v1::InferenceRequest& row,
+                                            const v1::SamplingOptions& options) {
+  const Tokenizer* tokenizer = task.text->encoder->tokenizer();
+  SamplingParams sampling = ResolveSampling(options, task.row.index);
+  sampling.prompt_logprobs = ResolvePromptLogprobs(options, row);
+  auto bad_words = EncodeBadWords(options, tokenizer);
+  if (!bad_words.ok()) {
+    return RowError(reason::kFieldInvalid, row_code::kUnsupported, "bad_words",
+                    std::string(bad_words.status().message()));
+  }
+  sampling.bad_words.insert(sampling.bad_words.end(), bad_words->begin(), bad_words->end());
+  if (!sampling.stop.empty() && tokenizer == nullptr) {
+    return RowError(reason::kFieldInvalid, row_code::kUnsupported, "stop",
+                    "stop strings need a tokenizer, which the model does not have");
+  }
+  RETURN_IF_ERROR(CheckLengths(sampling));
+  if (const absl::Status status = sampling.Validate(); !status.ok()) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "",
+                    std::string(status.message()));
+  }
+  RETURN_IF_ERROR(CheckIds(sampling, *task.text));
+  return sampling;
+}
+
+// The prompt as text: as it came, or what its tokens stand for.
+std::string PromptText(const v1::InferenceRequest& row, const std::vector<int32_t>& tokens,
+                       const Tokenizer* tokenizer) {
+  if (row.has_prompt()) {
+    return row.prompt();
+  }
+  return tokenizer == nullptr ? std::string() : tokenizer->Decode(tokens, /*skip_special=*/true);
+}
+
+absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, PreparedRow& prepared) {
+  EngineRequest& request = prepared.request;
+  const v1::SamplingOptions options = MergeSampling(task.job->spec.sampling(), row.sampling());
+  ASSIGN_OR_RETURN(request.sampling, MakeSampling(task, row, options));
+  prepared.num_choices = options.has_num_choices() ? options.num_choices() : 1;
+  RETURN_IF_ERROR(CheckChoices(request.sampling, prepared.num_choices));
   RETURN_IF_ERROR(CheckBytes(row, *task.text));
   absl::StatusOr<std::vector<int32_t>> tokens = Encode(row, *task.job, *task.text);
   if (!tokens.ok()) {
     return RowError(reason::kInputMalformed, row_code::kInvalidValue, "",
                     std::string(tokens.status().message()));
   }
-  RETURN_IF_ERROR(CheckTokens(*tokens, *task.text));
+  RETURN_IF_ERROR(
+      CheckTokens(*tokens, std::min<int64_t>(1, request.sampling.max_output_tokens), *task.text));
   request.prompt = *std::move(tokens);
-  request.sampling = ResolveSampling(task.job->spec.sampling(), row.sampling(), task.row.index);
-  if (!request.sampling.stop.empty() && task.text->encoder->tokenizer() == nullptr) {
-    return RowError(reason::kFieldInvalid, row_code::kUnsupported, "stop",
-                    "stop strings need a tokenizer, which the model does not have");
-  }
-  if (const absl::Status status = request.sampling.Validate(); !status.ok()) {
-    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "",
-                    std::string(status.message()));
+  RETURN_IF_ERROR(
+      CheckPromptLogprobs(request.sampling, static_cast<int64_t>(request.prompt.size())));
+  if (row.echo()) {
+    prepared.echoed_prompt = PromptText(row, request.prompt, task.text->encoder->tokenizer());
   }
   return CheckOutput(task, row, request);
 }
@@ -156,8 +259,8 @@ PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits) {
     return prepared;
   }
   prepared.header = MakeHeader(task.row, parsed->request);
-  prepared.status = parsed->status.ok() ? Prepare(task, parsed->request, prepared.request)
-                                        : std::move(parsed->status);
+  prepared.status =
+      parsed->status.ok() ? Prepare(task, parsed->request, prepared) : std::move(parsed->status);
   return prepared;
 }
 
@@ -241,7 +344,7 @@ void RequestPreparer::Work() {
     {
       MutexLock lock(mutex_);
       --working_;
-      ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size());
+      ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size()) * prepared.num_choices;
       ready_.push_back(std::move(prepared));
       changed_.NotifyAll();
     }

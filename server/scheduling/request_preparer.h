@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,7 +33,9 @@ struct PreparedRow {
   JobContextPtr job;
   ClaimedRow row;
   ResultHeader header;
-  EngineRequest request;  // without id and what was generated before
+  EngineRequest request;  // without id and what was generated before; of the first choice
+  int32_t num_choices = 1;
+  std::optional<std::string> echoed_prompt;  // text that the result begins with
   // OK, or the row's error: INVALID_ARGUMENT for rows that can never run, DATA_LOSS for input that
   // cannot be read.
   absl::Status status;

@@ -259,7 +259,7 @@ TEST(EngineTest, SuspendGivesTheStateAndFreesThePlace) {
   std::vector<int32_t> tokens;
   for (int i = 0; i < 3; ++i) {
     ASSERT_OK_AND_ASSIGN(const SweepResult result, engine->Sweep());
-    tokens.push_back(result.records[0].token.token);
+    tokens.push_back(result.records[0].token->token);
   }
   const std::vector<EngineRequest> suspended = engine->Suspend({5, 1});
   ASSERT_EQ(suspended.size(), 1U);

@@ -18,7 +18,8 @@ HeadState StartState() {
           .best_noisy = -kInfinity,
           .noisy_winner = -1,
           .noisy_winner_logit = 0.0F,
-          .candidates = {}};
+          .candidates = {},
+          .unadjusted = {}};
 }
 
 std::vector<float> RandomLogits(int64_t count, uint64_t seed) {
@@ -102,7 +103,8 @@ TEST_P(HeadReduceTest, GivesARowTheSameBitsAloneAndAmongOthers) {
     std::vector<HeadState> states(static_cast<size_t>(rows), StartState());
     std::vector<HeadRequest> requests;
     for (int64_t row = 0; row < rows; ++row) {
-      requests.push_back({.temperature = row % 3 == 0 ? 0.0F : 0.9F,
+      requests.push_back({.row = row,
+                          .temperature = row % 3 == 0 ? 0.0F : 0.9F,
                           .noise_key = static_cast<uint64_t>(row),
                           .num_candidates = 1 + static_cast<int32_t>(row % 5)});
     }
@@ -110,7 +112,9 @@ TEST_P(HeadReduceTest, GivesARowTheSameBitsAloneAndAmongOthers) {
         .HeadReduce({.logits = matrix.view(), .requests = requests, .states = states});
     for (const int64_t row : {int64_t{0}, int64_t{4}, rows - 1}) {
       const auto index = static_cast<size_t>(row);
-      const HeadState alone = Reduce(matrix.Row(row), requests[index]);
+      HeadRequest request = requests[index];
+      request.row = 0;
+      const HeadState alone = Reduce(matrix.Row(row), request);
       EXPECT_EQ(states[index].sum_exp, alone.sum_exp);
       EXPECT_EQ(states[index].tempered_sum_exp, alone.tempered_sum_exp);
       EXPECT_EQ(states[index].noisy_winner, alone.noisy_winner);
@@ -192,6 +196,74 @@ TEST_P(HeadReduceTest, ShowsNaNsInTheSumAndNowhereElse) {
   EXPECT_EQ(state.candidates.size(), 98U);
   EXPECT_EQ(state.candidates[0].logit, state.max_logit);
   EXPECT_EQ(Reduce({kNaN, kNaN}, {}).noisy_winner, -1);
+}
+
+void ExpectSameBits(const HeadState& a, const HeadState& b) {
+  EXPECT_EQ(a.max_logit, b.max_logit);
+  EXPECT_EQ(a.sum_exp, b.sum_exp);
+  EXPECT_EQ(a.tempered_sum_exp, b.tempered_sum_exp);
+  EXPECT_EQ(a.best_noisy, b.best_noisy);
+  EXPECT_EQ(a.noisy_winner, b.noisy_winner);
+  EXPECT_EQ(a.noisy_winner_logit, b.noisy_winner_logit);
+  ASSERT_EQ(a.candidates.size(), b.candidates.size());
+  for (size_t i = 0; i < a.candidates.size(); ++i) {
+    EXPECT_EQ(a.candidates[i].token, b.candidates[i].token);
+    EXPECT_EQ(a.candidates[i].logit, b.candidates[i].logit);
+  }
+}
+
+TEST_P(HeadReduceTest, AdjustedLogitsGiveTheBitsOfLogitsThatWereSoFromTheStart) {
+  std::vector<LogitAdjustment> adjustments;
+  for (const int32_t token : {0, 1, 63, 64, 127, 130, 131, 640, 998, 999}) {
+    adjustments.push_back({.token = token,
+                           .bias = token % 3 == 0 ? -kInfinity : 1.5F,
+                           .repetition = token % 2 == 0 ? 1.7F : 0.6F,
+                           .penalty = static_cast<float>(token % 5) - 2.0F});
+  }
+  const std::vector<float> logits = RandomLogits(1000, 8);
+  std::vector<float> adjusted = logits;
+  for (const LogitAdjustment& adjustment : adjustments) {
+    float& logit = adjusted[static_cast<size_t>(adjustment.token)];
+    logit = AdjustLogit(adjustment, logit);
+  }
+  for (const float temperature : {0.0F, 0.8F}) {
+    const HeadRequest plain = {.temperature = temperature, .noise_key = 5, .num_candidates = 990};
+    HeadRequest request = plain;
+    request.adjustments = adjustments;
+    for (const int64_t shard : {64, 640, 1000}) {
+      const HeadState state = Reduce(logits, request, shard);
+      ExpectSameBits(state, Reduce(adjusted, plain));
+      ASSERT_EQ(state.unadjusted.size(), adjustments.size());
+      for (size_t i = 0; i < adjustments.size(); ++i) {
+        EXPECT_EQ(state.unadjusted[i], logits[static_cast<size_t>(adjustments[i].token)]);
+      }
+    }
+  }
+}
+
+TEST_P(HeadReduceTest, SeveralRequestsReadOneRow) {
+  const auto device = CreateDevice(2);
+  Matrix matrix(500, RandomLogits(3 * 500, 9));
+  const std::vector<LogitAdjustment> ban = {{.token = 77, .bias = -kInfinity}};
+  const std::vector<HeadRequest> requests = {{.row = 2, .num_candidates = 3},
+                                             {.row = 2, .temperature = 0.5F, .adjustments = ban},
+                                             {.row = 0, .num_candidates = 2}};
+  std::vector<HeadState> states(3, StartState());
+  device->ops(ComputeType::kF32)
+      .HeadReduce({.logits = matrix.view(), .requests = requests, .states = states});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    HeadRequest alone = requests[i];
+    alone.row = 0;
+    ExpectSameBits(states[i], Reduce(matrix.Row(requests[i].row), alone));
+  }
+}
+
+TEST(AdjustLogitTest, AddsTheBiasThenPenalisesRepetitionThenSubtracts) {
+  EXPECT_EQ(AdjustLogit({.bias = 1.0F, .repetition = 2.0F, .penalty = 0.5F}, 3.0F), 1.5F);
+  EXPECT_EQ(AdjustLogit({.bias = 1.0F, .repetition = 2.0F, .penalty = 0.5F}, -3.0F), -4.5F);
+  EXPECT_EQ(AdjustLogit({.bias = -kInfinity, .repetition = 2.0F, .penalty = -9.0F}, 3.0F),
+            -kInfinity);
+  EXPECT_EQ(AdjustLogit({.token = 4}, -0.37F), -0.37F);
 }
 
 INSTANTIATE_ON_CPU_TARGETS(HeadReduceTest);

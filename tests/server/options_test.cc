@@ -62,7 +62,8 @@ TEST_F(OptionsTest, ListensInTheStateDirectoryByDefault) {
 }
 
 TEST_F(OptionsTest, LetsFlagsWinOverEnvironmentAndEnvironmentOverFile) {
-  const std::string config = ConfigFile("drain-timeout = 5\nthreads = 2\nmax-uploads = 3\n");
+  const std::string config =
+      ConfigFile("drain-timeout = 5\nthreads = 2\nmax-uploads = 3\nmax-choices = 4\n");
   ::setenv("NIGHTSHIFT_DRAIN_TIMEOUT", "6", 1);
   ASSERT_OK_AND_ASSIGN(const CommandLine line,
                        Read({"--config", config, "--threads", "4", "--print-config"}));
@@ -70,6 +71,7 @@ TEST_F(OptionsTest, LetsFlagsWinOverEnvironmentAndEnvironmentOverFile) {
   EXPECT_EQ(line.options.drain_timeout_s, 6);
   EXPECT_EQ(line.options.threads, 4);
   EXPECT_EQ(line.options.max_uploads, 3);
+  EXPECT_EQ(line.options.max_choices, 4);
   EXPECT_THAT(line.effective, Contains("drain-timeout=6 (NIGHTSHIFT_DRAIN_TIMEOUT)"));
   EXPECT_THAT(line.effective, Contains("threads=4 (command line)"));
   EXPECT_THAT(line.effective, Contains("max-uploads=3 (config file)"));

@@ -22,6 +22,8 @@ struct Outcome {
   std::vector<int32_t> tokens;
   std::vector<uint32_t> logprob_bits;  // of each token and its alternatives
   std::vector<int32_t> alternatives;
+  std::vector<uint32_t> prompt_logprob_bits;  // of the prompt's tokens and their alternatives
+  std::vector<int32_t> prompt_alternatives;
   FinishReason finish_reason = FinishReason::kNone;
   std::string stop_reason;
   std::string text;
@@ -32,18 +34,28 @@ struct Outcome {
 
 using Outcomes = std::map<uint64_t, Outcome>;
 
+inline void AddLogprob(const TokenLogprob& token, std::vector<uint32_t>& bits,
+                       std::vector<int32_t>& alternatives) {
+  bits.push_back(std::bit_cast<uint32_t>(token.logprob));
+  for (const TopLogprob& top : token.top) {
+    alternatives.push_back(top.token);
+    bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+  }
+}
+
 inline void AddRecord(const SweepRecord& record, Outcome& outcome) {
-  outcome.tokens.push_back(record.token.token);
-  outcome.logprob_bits.push_back(std::bit_cast<uint32_t>(record.token.logprob));
-  for (const TopLogprob& top : record.token.top) {
-    outcome.alternatives.push_back(top.token);
-    outcome.logprob_bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+  if (record.token.has_value()) {
+    outcome.tokens.push_back(record.token->token);
+    AddLogprob(*record.token, outcome.logprob_bits, outcome.alternatives);
   }
   if (record.finished) {
     outcome.finish_reason = record.finish_reason;
     outcome.stop_reason = record.stop_reason;
     outcome.text = record.text;
     outcome.kept_tokens = record.kept_tokens;
+    for (const TokenLogprob& token : record.prompt_logprobs) {
+      AddLogprob(token, outcome.prompt_logprob_bits, outcome.prompt_alternatives);
+    }
   }
 }
 

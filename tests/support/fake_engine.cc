@@ -1,6 +1,7 @@
 #include "tests/support/fake_engine.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <signal.h>
@@ -35,7 +36,7 @@ TokenLogprob WithLogprob(int32_t token) {
 
 FakeCompletion CompleteFake(const std::vector<int32_t>& prompt, const SamplingParams& sampling,
                             int64_t context_tokens) {
-  uint64_t state = Mix(sampling.seed);
+  uint64_t state = Mix(sampling.seed + 1000 * uint64_t{sampling.choice});
   for (const int32_t token : prompt) {
     state = Mix(state ^ static_cast<uint64_t>(token));
   }
@@ -172,7 +173,8 @@ absl::Status FakeEngine::AdmitOne(EngineRequest request) {
   if (PagesOf(request, request.sampling.max_output_tokens) > info_.kv_budget_pages) {
     return absl::InvalidArgumentError("the request needs more than the whole budget of pages");
   }
-  if (request.generated.size() >= completion.sampled.size() ||
+  const bool only_scores = request.sampling.max_output_tokens == 0;
+  if ((!only_scores && request.generated.size() >= completion.sampled.size()) ||
       !std::equal(request.generated.begin(), request.generated.end(), completion.sampled.begin())) {
     return absl::InvalidArgumentError("what was generated before is not of this prompt and seed");
   }
@@ -227,7 +229,7 @@ absl::StatusOr<SweepResult> FakeEngine::Sweep() {
       result.prompt_tokens += static_cast<int64_t>(held.request.prompt.size());
     }
     result.records.push_back(Advance(held));
-    ++result.output_tokens;
+    result.output_tokens += result.records.back().token.has_value() ? 1 : 0;
   }
   std::erase_if(held_, [](const Held& held) {
     return held.request.generated.size() == held.completion.sampled.size();
@@ -240,14 +242,20 @@ SweepRecord FakeEngine::Advance(Held& held) const {
   const FakeCompletion& completion = held.completion;
   SweepRecord record;
   record.id = request.id;
-  record.token = WithLogprob(completion.sampled[request.generated.size()]);
-  request.generated.push_back(record.token.token);
-  request.generated_logprobs.push_back(record.token);
+  if (!completion.sampled.empty()) {
+    record.token = WithLogprob(completion.sampled[request.generated.size()]);
+    request.generated.push_back(record.token->token);
+    request.generated_logprobs.push_back(*record.token);
+  }
   if (request.generated.size() == completion.sampled.size()) {
     record.finished = true;
     record.finish_reason = completion.finish_reason;
     record.text = completion.text;
     record.kept_tokens = completion.kept_tokens;
+    if (request.sampling.prompt_logprobs.has_value()) {
+      std::transform(request.prompt.begin(), request.prompt.end(),
+                     std::back_inserter(record.prompt_logprobs), WithLogprob);
+    }
   }
   return record;
 }

@@ -1,5 +1,5 @@
-// FakeEngine: an Engine without a model. Its output is a pure function of prompt and seed, so that
-// a run that was disturbed can be compared with one that was not.
+// FakeEngine: an Engine without a model. Its output is a pure function of prompt, seed and choice,
+// so that a run that was disturbed can be compared with one that was not.
 #pragma once
 
 #include <cstdint>

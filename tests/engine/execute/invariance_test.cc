@@ -15,6 +15,48 @@ namespace {
 
 constexpr int64_t kBlockRequests = 64;
 
+// Ids that random texts of the test vocabulary have.
+int32_t AnyToken(std::mt19937& generator) {
+  return std::uniform_int_distribution<int32_t>(3, 299)(generator);
+}
+
+// Options that look at the prompt or the output so far: what a suspension has to bring back.
+void AddAdjustments(std::mt19937& generator, SamplingParams& sampling) {
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(generator);
+  };
+  if (draw(0, 2) == 0) {
+    sampling.repetition_penalty = static_cast<float>(draw(5, 20)) / 10.0F;
+  }
+  if (draw(0, 2) == 0) {
+    sampling.presence_penalty = static_cast<float>(draw(-10, 20)) / 10.0F;
+    sampling.frequency_penalty = static_cast<float>(draw(-5, 20)) / 10.0F;
+  }
+  if (draw(0, 2) == 0) {
+    for (int i = 0; i < 20; ++i) {
+      const float bias = static_cast<float>(draw(-50, 50)) / 10.0F;
+      sampling.logit_bias.push_back({AnyToken(generator), bias});
+    }
+  }
+  if (draw(0, 2) == 0) {
+    for (int i = 0; i < 40; ++i) {
+      sampling.bad_words.push_back({AnyToken(generator)});
+      sampling.bad_words.push_back({AnyToken(generator), AnyToken(generator)});
+    }
+  }
+  if (draw(0, 2) == 0) {
+    sampling.min_p = static_cast<float>(draw(1, 30)) / 100.0F;
+  }
+  if (draw(0, 2) == 0) {
+    sampling.min_output_tokens = draw(0, static_cast<int>(sampling.max_output_tokens));
+  }
+  sampling.ignore_eos = draw(0, 3) == 0;
+  sampling.choice = static_cast<uint32_t>(draw(0, 2));
+  if (draw(0, 3) == 0) {
+    sampling.prompt_logprobs = draw(0, 3);
+  }
+}
+
 SamplingParams RandomSampling(std::mt19937& generator, uint64_t index) {
   const auto draw = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(generator);
@@ -35,6 +77,7 @@ SamplingParams RandomSampling(std::mt19937& generator, uint64_t index) {
   if (draw(0, 3) == 0) {
     sampling.stop_tokens = {draw(3, 300), draw(3, 300), draw(3, 300)};
   }
+  AddAdjustments(generator, sampling);
   return sampling;
 }
 
@@ -85,6 +128,7 @@ class InvarianceTest : public testing::TestWithParam<Model> {
       EXPECT_EQ(other.tokens, outcome.tokens) << "request " << id;
       EXPECT_EQ(other.text, outcome.text) << "request " << id;
       EXPECT_EQ(other.logprob_bits, outcome.logprob_bits) << "request " << id;
+      EXPECT_EQ(other.prompt_logprob_bits, outcome.prompt_logprob_bits) << "request " << id;
       EXPECT_TRUE(other == outcome) << "request " << id;
     }
   }
@@ -109,6 +153,13 @@ TEST_P(InvarianceTest, SameBitsInEveryBlockOrderChunkAndSuspension) {
     stops += outcome.stop_reason.empty() ? 0 : 1;
   }
   EXPECT_GE(stops, 5) << "too few requests end by a stop string for the test to mean much";
+  int64_t scored = 0;
+  for (const EngineRequest& request : requests_) {
+    const Outcome& outcome = alone_.at(request.id);
+    scored += outcome.prompt_logprob_bits.empty() ? 0 : 1;
+    EXPECT_EQ(!outcome.prompt_logprob_bits.empty(), request.sampling.prompt_logprobs.has_value());
+  }
+  EXPECT_GE(scored, 5);
   {
     SCOPED_TRACE("blocks of 7, chunks of 16");
     ExpectSame(RunToEnd(*CreateEngine(GetParam(), 16, 512, 2), shuffled_, {.block = 7}));

@@ -148,6 +148,27 @@ TEST(SmolLm2Test, LogprobsOfTextsAgreeInF32) {
   }
 }
 
+TEST(SmolLm2Test, PromptLogprobsOfTextsAgreeInF32) {
+  const std::unique_ptr<LocalEngine> engine = SmolLm2Engine(ComputeType::kF32, 100);
+  ASSERT_NE(engine, nullptr);
+  const nlohmann::json cases = Cases("logprobs.json");
+  std::vector<EngineRequest> requests;
+  for (size_t i = 0; i < 2; ++i) {
+    requests.push_back(GreedyRequest(i, cases[i]["prompt"].get<std::vector<int32_t>>(), 0));
+    requests.back().sampling.prompt_logprobs = 0;
+  }
+  const RunReport report = RunToEnd(*engine, requests, {});
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<uint32_t>& bits = report.outcomes.at(i).prompt_logprob_bits;
+    const nlohmann::json& golden = cases[i]["prompt_logprobs"];
+    ASSERT_EQ(bits.size(), golden.size());
+    for (size_t token = 1; token < bits.size(); ++token) {
+      EXPECT_NEAR(std::bit_cast<float>(bits[token]), golden[token].get<float>(), kTolerance)
+          << cases[i]["name"] << " position " << token;
+    }
+  }
+}
+
 TEST(SmolLm2Test, Bf16ChoosesTheSameTokenWhereTheMarginAllows) {
   const std::unique_ptr<LocalEngine> engine = SmolLm2Engine(ComputeType::kBF16);
   ASSERT_NE(engine, nullptr);

@@ -149,5 +149,30 @@ TEST(CompletionTest, CountsTokensWithoutATokenizer) {
   EXPECT_EQ(ending->kept_tokens, 2);
 }
 
+TEST(CompletionTest, NothingEndsBeforeTheLeastLengthButLength) {
+  StopRules rules = Rules({"X"}, 5);
+  rules.stop_tokens = {3};
+  rules.min_output_tokens = 2;
+  // A stop string, a stop token and the model's end within the first two tokens do not count.
+  EXPECT_FALSE(RunTexts({"aX", "b", "c"}, rules).has_value());
+  const std::unique_ptr<Tokenizer> tokenizer = VocabularyOf({"a", "b", "Xc"});
+  Completion completion(tokenizer.get(), rules);
+  EXPECT_FALSE(completion.Append(kEnd).has_value());
+  EXPECT_FALSE(completion.Append(3).has_value());
+  const std::optional<Ending> ending = completion.Append(4);
+  ASSERT_TRUE(ending.has_value());
+  EXPECT_EQ(ending->reason, FinishReason::kStop);
+  EXPECT_EQ(ending->text, "b");
+}
+
+TEST(CompletionTest, AStopStringMayBeginBeforeTheLeastLengthAndEndBehindIt) {
+  StopRules rules = Rules({"XYZ"}, 9);
+  rules.min_output_tokens = 2;
+  const std::optional<Ending> ending = RunTexts({"a", "bX", "YZ"}, rules);
+  ASSERT_TRUE(ending.has_value());
+  EXPECT_EQ(ending->text, "ab");
+  EXPECT_EQ(ending->kept_tokens, 1);
+}
+
 }  // namespace
 }  // namespace nightshift

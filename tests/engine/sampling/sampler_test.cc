@@ -49,19 +49,20 @@ HeadState StateOf(const std::vector<float>& logits, const HeadRequest& request) 
 
 TokenLogprob SampleAt(const SamplingParams& params, const std::vector<float>& logits,
                       int64_t position) {
-  const HeadRequest request = MakeHeadRequest(params, position);
+  const HeadRequest request = MakeDrawRequest(params, position);
   HeadState state = StateOf(logits, request);
   const int64_t vocabulary = static_cast<int64_t>(logits.size());
-  std::optional<TokenLogprob> token = Sample(params, request, state, vocabulary);
-  if (!token.has_value()) {
+  std::optional<Candidate> drawn = Draw(params, request, state, vocabulary);
+  if (!drawn.has_value()) {
     state.candidates = SortedCandidates(logits);
-    token = Sample(params, request, state, vocabulary);
+    drawn = Draw(params, request, state, vocabulary);
   }
-  EXPECT_TRUE(token.has_value());
-  return token.value_or(TokenLogprob());
+  EXPECT_TRUE(drawn.has_value());
+  const Candidate token = drawn.value_or(Candidate());
+  return Report(token.token, token.logit, state, params.top_logprobs);
 }
 
-// The probability of each token after temperature, top-k and top-p, from the definitions.
+// The probability of each token after temperature, min-p, top-k and top-p, from the definitions.
 std::vector<double> ExactProbabilities(const SamplingParams& params,
                                        const std::vector<float>& logits) {
   std::vector<size_t> order(logits.size());
@@ -74,8 +75,9 @@ std::vector<double> ExactProbabilities(const SamplingParams& params,
   std::vector<double> weights(logits.size(), 0.0);
   double total = 0.0;
   for (size_t token : order) {
-    weights[token] = std::exp(static_cast<double>(logits[token] - logits[order[0]]) /
-                              static_cast<double>(params.temperature));
+    const double weight = std::exp(static_cast<double>(logits[token] - logits[order[0]]) /
+                                   static_cast<double>(params.temperature));
+    weights[token] = weight >= static_cast<double>(params.min_p) ? weight : 0.0;
     total += weights[token];
   }
   double before = 0.0;
@@ -155,21 +157,25 @@ TEST(SamplerTest, DrawsFollowTheExactProbabilities) {
   }
 }
 
-TEST(SamplerTest, DrawsFollowTheExactProbabilitiesAfterTopKAndTopP) {
+TEST(SamplerTest, DrawsFollowTheExactProbabilitiesAfterMinPTopKAndTopP) {
   const std::vector<float> logits = RandomLogits(200, 1.0F, 2);
   struct Case {
     int32_t top_k;
     float top_p;
+    float min_p = 0.0F;
   };
-  for (const Case& cut : {Case{10, 1.0F}, Case{0, 0.3F}, Case{40, 0.6F}, Case{0, 0.9F}}) {
+  for (const Case& cut :
+       {Case{10, 1.0F}, Case{0, 0.3F}, Case{40, 0.6F}, Case{0, 0.9F}, Case{0, 1.0F, 0.2F},
+        Case{0, 1.0F, 0.02F}, Case{0, 0.8F, 0.1F}, Case{12, 0.8F, 0.05F}}) {
     SamplingParams params;
     params.seed = 7;
     params.top_k = cut.top_k;
     params.top_p = cut.top_p;
+    params.min_p = cut.min_p;
     const std::vector<double> exact = ExactProbabilities(params, logits);
     const auto eligible = std::count_if(exact.begin(), exact.end(), [](double p) { return p > 0; });
     EXPECT_LT(ChiSquare(params, logits, 10000), ChiSquareLimit(static_cast<double>(eligible - 1)))
-        << "top_k " << cut.top_k << " top_p " << cut.top_p;
+        << "top_k " << cut.top_k << " top_p " << cut.top_p << " min_p " << cut.min_p;
   }
 }
 
@@ -181,9 +187,11 @@ TEST(SamplerTest, EachDrawIsTheNoisyWinnerOfTheNaivelyCutVocabulary) {
     params.temperature = std::uniform_real_distribution<float>(0.2F, 2.0F)(generator);
     params.top_k = std::uniform_int_distribution<int32_t>(0, 500)(generator);
     params.top_p = std::uniform_real_distribution<float>(0.05F, 1.0F)(generator);
+    params.min_p =
+        round % 3 == 0 ? 0.0F : std::uniform_real_distribution<float>(0.0F, 0.05F)(generator);
     const std::vector<float> logits = RandomLogits(400, 2.0F, static_cast<uint32_t>(round));
     const std::vector<double> exact = ExactProbabilities(params, logits);
-    const uint64_t key = MakeHeadRequest(params, round).noise_key;
+    const uint64_t key = MakeDrawRequest(params, round).noise_key;
     int32_t winner = -1;
     float best = -std::numeric_limits<float>::infinity();
     for (int32_t token = 0; token < 400; ++token) {
@@ -201,14 +209,38 @@ TEST(SamplerTest, EachDrawIsTheNoisyWinnerOfTheNaivelyCutVocabulary) {
 TEST(SamplerTest, AsksForAllTokensOnlyWhenTheKeptOnesDoNotCoverTopP) {
   SamplingParams params;
   params.top_p = 0.9F;
-  const HeadRequest request = MakeHeadRequest(params, 0);
+  const HeadRequest request = MakeDrawRequest(params, 0);
   const std::vector<float> flat(1000, 0.0F);
-  EXPECT_FALSE(Sample(params, request, StateOf(flat, request), 1000).has_value());
+  EXPECT_FALSE(Draw(params, request, StateOf(flat, request), 1000).has_value());
   std::vector<float> peaked = flat;
   peaked[17] = 20.0F;
-  const std::optional<TokenLogprob> token = Sample(params, request, StateOf(peaked, request), 1000);
+  const std::optional<Candidate> token = Draw(params, request, StateOf(peaked, request), 1000);
   ASSERT_TRUE(token.has_value());
   EXPECT_EQ(token->token, 17);
+}
+
+TEST(SamplerTest, AsksForAllTokensOnlyWhenTheKeptOnesDoNotReachTheEndOfMinP) {
+  SamplingParams params;
+  params.min_p = 0.5F;
+  const HeadRequest request = MakeDrawRequest(params, 0);
+  std::vector<float> logits(1000, 0.0F);
+  EXPECT_FALSE(Draw(params, request, StateOf(logits, request), 1000).has_value());
+  logits[17] = logits[400] = 1.0F;  // the others have 37 % of these
+  const std::optional<Candidate> token = Draw(params, request, StateOf(logits, request), 1000);
+  ASSERT_TRUE(token.has_value());
+  EXPECT_TRUE(token->token == 17 || token->token == 400);
+}
+
+TEST(SamplerTest, UnadjustedLogitsAreThoseTheHeadSaw) {
+  const std::vector<LogitAdjustment> adjustments = {{.token = 2}, {.token = 5, .bias = 1.0F}};
+  HeadRequest request;
+  request.adjustments = adjustments;
+  HeadState state = InitialHeadState();
+  state.unadjusted = {0.25F, -1.0F};
+  EXPECT_EQ(UnadjustedLogit(5, 0.0F, request, state), -1.0F);
+  EXPECT_EQ(UnadjustedLogit(2, 0.25F, request, state), 0.25F);
+  EXPECT_EQ(UnadjustedLogit(4, 3.0F, request, state), 3.0F);
+  EXPECT_EQ(UnadjustedLogit(6, 4.0F, request, state), 4.0F);
 }
 
 TEST(SamplerTest, VeryLowTemperatureIsGreedy) {
@@ -243,21 +275,22 @@ TEST(SamplerTest, SortsNanBehindEverything) {
   EXPECT_EQ(sorted[3].token, 1);
 }
 
-TEST(SamplerTest, NoiseDependsOnSeedRequestAndPositionAlone) {
+TEST(SamplerTest, NoiseDependsOnSeedRequestChoiceAndPositionAlone) {
   SamplingParams params;
   std::set<uint64_t> keys;
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    for (uint64_t request = 0; request < 10; ++request) {
+    for (uint64_t request = 0; request < 100; ++request) {
       for (int64_t position = 0; position < 10; ++position) {
         params.seed = seed;
-        params.request_key = request;
-        const uint64_t key = MakeHeadRequest(params, position).noise_key;
-        EXPECT_EQ(key, MakeHeadRequest(params, position).noise_key);
+        params.request_key = request / 10;
+        params.choice = static_cast<uint32_t>(request % 10);
+        const uint64_t key = MakeDrawRequest(params, position).noise_key;
+        EXPECT_EQ(key, MakeDrawRequest(params, position).noise_key);
         keys.insert(key);
       }
     }
   }
-  EXPECT_EQ(keys.size(), 1000U);
+  EXPECT_EQ(keys.size(), 10000U);
 }
 
 }  // namespace

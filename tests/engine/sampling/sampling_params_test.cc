@@ -26,6 +26,18 @@ TEST(SamplingParamsTest, AcceptsTheEndsOfEachRange) {
   EXPECT_OK(With([](SamplingParams& p) { p.temperature = 100.0F; }).Validate());
   EXPECT_OK(With([](SamplingParams& p) { p.top_logprobs = 20; }).Validate());
   EXPECT_OK(With([](SamplingParams& p) { p.stop.assign(64, "x"); }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.min_p = 1.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.repetition_penalty = 0.01F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.repetition_penalty = 100.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.presence_penalty = -2.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.frequency_penalty = 2.0F; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.logit_bias.assign(1024, {3, -100.0F}); }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.bad_words.assign(1024, {3}); }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) { p.min_output_tokens = p.max_output_tokens; }).Validate());
+  EXPECT_OK(With([](SamplingParams& p) {
+              p.max_output_tokens = 0;
+              p.prompt_logprobs = 20;
+            }).Validate());
 }
 
 TEST(SamplingParamsTest, NamesTheFieldThatIsOutOfRange) {
@@ -45,6 +57,42 @@ TEST(SamplingParamsTest, NamesTheFieldThatIsOutOfRange) {
       {"top_p", [](SamplingParams& p) { p.top_p = 1.01F; }},
       {"top_p", [](SamplingParams& p) { p.top_p = kNan; }},
       {"top_k", [](SamplingParams& p) { p.top_k = -1; }},
+      {"min_p", [](SamplingParams& p) { p.min_p = 1.01F; }},
+      {"min_p", [](SamplingParams& p) { p.min_p = kNan; }},
+      {"repetition_penalty", [](SamplingParams& p) { p.repetition_penalty = 0.0F; }},
+      {"repetition_penalty", [](SamplingParams& p) { p.repetition_penalty = 101.0F; }},
+      {"repetition_penalty", [](SamplingParams& p) { p.repetition_penalty = kNan; }},
+      {"presence_penalty", [](SamplingParams& p) { p.presence_penalty = -2.1F; }},
+      {"presence_penalty", [](SamplingParams& p) { p.presence_penalty = kNan; }},
+      {"frequency_penalty", [](SamplingParams& p) { p.frequency_penalty = kInfinity; }},
+      {"logit bias",
+       [](SamplingParams& p) {
+         p.logit_bias = {{3, -100.5F}};
+       }},
+      {"logit bias",
+       [](SamplingParams& p) {
+         p.logit_bias = {{3, kNan}};
+       }},
+      {"token of a logit bias",
+       [](SamplingParams& p) {
+         p.logit_bias = {{-3, 1.0F}};
+       }},
+      {"number of logit biases", [](SamplingParams& p) { p.logit_bias.resize(1025); }},
+      {"number of bad words", [](SamplingParams& p) { p.bad_words.assign(1025, {3}); }},
+      {"tokens of a bad word", [](SamplingParams& p) { p.bad_words.resize(1); }},
+      {"tokens of a bad word", [](SamplingParams& p) { p.bad_words.emplace_back(1025, 3); }},
+      {"token of a bad word",
+       [](SamplingParams& p) {
+         p.bad_words = {{3, -1}};
+       }},
+      {"min_output_tokens", [](SamplingParams& p) { p.min_output_tokens = -1; }},
+      {"min_output_tokens", [](SamplingParams& p) { p.min_output_tokens = 17; }},
+      {"max_output_tokens",
+       [](SamplingParams& p) {
+         p.max_output_tokens = -1;
+         p.prompt_logprobs = 1;
+       }},
+      {"prompt_logprobs", [](SamplingParams& p) { p.prompt_logprobs = 21; }},
       {"top_logprobs", [](SamplingParams& p) { p.top_logprobs = 21; }},
       {"stop string",
        [](SamplingParams& p) {

@@ -202,6 +202,22 @@ std::vector<BadRow> WrongPrompts() {
   };
 }
 
+std::string ManyBiases(int count) {
+  std::string object = "{\"0\":1";
+  for (int i = 1; i < count; ++i) {
+    object += ",\"" + std::to_string(i) + "\":1";
+  }
+  return object + "}";
+}
+
+std::string ManyBadWords(int count) {
+  std::string list = "[\"x\"";
+  for (int i = 1; i < count; ++i) {
+    list += ",[5]";
+  }
+  return list + "]";
+}
+
 std::vector<BadRow> WrongSampling() {
   const char* range = "FIELD_OUT_OF_RANGE";
   const char* invalid = "FIELD_INVALID";
@@ -242,6 +258,48 @@ std::vector<BadRow> WrongSampling() {
       {"ManyTopLogprobs", Hello(R"("logprobs":true,"top_logprobs":21)"), range, value,
        "top_logprobs"},
       {"TopWithoutLogprobs", Hello(R"("top_logprobs":2)"), invalid, value, "top_logprobs"},
+      {"HighMinP", Hello(R"("min_p":1.5)"), range, value, "min_p"},
+      {"NegativeMinP", Hello(R"("min_p":-0.1)"), range, value, "min_p"},
+      {"ZeroRepetition", Hello(R"("repetition_penalty":0)"), range, value, "repetition_penalty"},
+      {"HugeRepetition", Hello(R"("repetition_penalty":1e300)"), range, value,
+       "repetition_penalty"},
+      {"TextRepetition", Hello(R"("repetition_penalty":"1")"), invalid, type, "repetition_penalty"},
+      {"HighPresence", Hello(R"("presence_penalty":2.5)"), range, value, "presence_penalty"},
+      {"LowFrequency", Hello(R"("frequency_penalty":-2.5)"), range, value, "frequency_penalty"},
+      {"ListBias", Hello(R"("logit_bias":[1,2])"), invalid, type, "logit_bias"},
+      {"TextBiasKey", Hello(R"("logit_bias":{"hello":1})"), invalid, value, "logit_bias"},
+      {"NegativeBiasKey", Hello(R"("logit_bias":{"-5":1})"), invalid, value, "logit_bias"},
+      {"SecondWayToWriteABiasKey", Hello(R"("logit_bias":{"007":1})"), invalid, value,
+       "logit_bias"},
+      {"WideBiasKey", Hello(R"("logit_bias":{"2147483648":1})"), invalid, value, "logit_bias"},
+      {"TextBias", Hello(R"("logit_bias":{"5":"x"})"), invalid, type, "logit_bias.5"},
+      {"HighBias", Hello(R"("logit_bias":{"5":1,"6":100.5,"7":-1e300})"), range, value,
+       "logit_bias.6"},
+      {"ManyBiases", Hello("\"logit_bias\":" + ManyBiases(1025)), range, value, "logit_bias"},
+      {"TextBadWords", Hello(R"("bad_words":"x")"), invalid, type, "bad_words"},
+      {"NumericBadWord", Hello(R"("bad_words":["x",5])"), invalid, type, "bad_words[1]"},
+      {"EmptyBadWord", Hello(R"("bad_words":["x",""])"), range, value, "bad_words[1]"},
+      {"EmptyBadTokens", Hello(R"("bad_words":[[]])"), range, value, "bad_words[0]"},
+      {"NegativeBadToken", Hello(R"("bad_words":[[4,-1]])"), range, value, "bad_words[0]"},
+      {"WideBadToken", Hello(R"("bad_words":[[4294967296]])"), range, value, "bad_words[0][0]"},
+      {"LongBadWord", Hello(R"("bad_words":[")" + std::string(1025, 'x') + "\"]"), range, value,
+       "bad_words[0]"},
+      {"ManyBadWords", Hello("\"bad_words\":" + ManyBadWords(257)), range, value, "bad_words"},
+      {"NegativeMinTokens", Hello(R"("min_tokens":-1)"), range, value, "min_tokens"},
+      {"FractionMinTokens", Hello(R"("min_tokens":0.5)"), invalid, type, "min_tokens"},
+      {"NumericIgnoreEos", Hello(R"("ignore_eos":1)"), invalid, type, "ignore_eos"},
+      {"NoChoices", Hello(R"("n":0)"), range, value, "n"},
+      {"ManyChoices", Hello(R"("n":17)"), range, value, "n"},
+      {"WideChoices", Hello(R"("n":4294967297)"), range, value, "n"},
+      {"EchoInChat", Hello(R"("echo":true)"), invalid, "unsupported_parameter", "echo"},
+      {"EchoOfMessages", R"({"messages":[{"role":"user","content":"x"}],"echo":true})", invalid,
+       "unsupported_parameter", "echo"},
+      {"TextEcho", Completion(R"("prompt":"x","echo":"yes")"), invalid, type, "echo"},
+      {"PromptLogprobsInCompletion", Completion(R"("prompt":"x","prompt_logprobs":1)"), invalid,
+       "unsupported_parameter", "prompt_logprobs"},
+      {"ManyPromptLogprobs", Plain(R"("prompt_logprobs":21)"), range, value, "prompt_logprobs"},
+      {"PromptLogprobsBesideEcho", Plain(R"("prompt_logprobs":1,"echo":true)"), invalid, value,
+       "prompt_logprobs"},
       {"TopInCompletion", Completion(R"("prompt":"x","top_logprobs":2)"), invalid,
        "unsupported_parameter", "top_logprobs"},
   };
@@ -256,18 +314,9 @@ std::vector<BadRow> UnsupportedFields() {
       {"response_format", R"({"type":"json_object"})"},
       {"modalities", R"(["text","audio"])"},
       {"audio", R"({"voice":"v"})"},
-      {"n", "2"},
       {"stream", "true"},
       {"best_of", "3"},
-      {"echo", "true"},
       {"suffix", R"("end")"},
-      {"logit_bias", R"({"50256":-100})"},
-      {"presence_penalty", "0.5"},
-      {"frequency_penalty", "-0.5"},
-      {"repetition_penalty", "1.1"},
-      {"min_p", "0.1"},
-      {"min_tokens", "3"},
-      {"ignore_eos", "true"},
       {"guided_json", "{}"},
       {"truncate_prompt_tokens", "100"},
       {"chat_template", R"("x")"},
@@ -347,6 +396,51 @@ TEST(RequestParserTest, ReadsPlainRows) {
   EXPECT_EQ(chat.request.custom_id(), "");
   EXPECT_EQ(chat.request.chat().messages_size(), 1);
   EXPECT_EQ(ParseLine(R"({"id":-7,"prompt":"p"})").request.custom_id(), "-7");
+}
+
+TEST(RequestParserTest, ReadsPenaltiesBansAndLengths) {
+  const ParsedRow row = ParseLine(Hello(
+      R"("min_p":0.25,"repetition_penalty":1.5,"presence_penalty":0.5,"frequency_penalty":-0.5,)"
+      R"("logit_bias":{"50256":-100,"7":1.5},"bad_words":["bad",[4,5]],"min_tokens":3,)"
+      R"("max_tokens":9,"ignore_eos":true,"n":2,"temperature":1)"));
+  ASSERT_OK(row.status);
+  EXPECT_EQ(row.ignored_fields, 0);
+  const v1::SamplingOptions& sampling = row.request.sampling();
+  EXPECT_EQ(sampling.min_p(), 0.25);
+  EXPECT_EQ(sampling.repetition_penalty(), 1.5);
+  EXPECT_EQ(sampling.presence_penalty(), 0.5);
+  EXPECT_EQ(sampling.frequency_penalty(), -0.5);
+  ASSERT_EQ(sampling.logit_bias_size(), 2);
+  EXPECT_EQ(sampling.logit_bias().at(50256), -100.0);
+  EXPECT_EQ(sampling.logit_bias().at(7), 1.5);
+  ASSERT_EQ(sampling.bad_words_size(), 2);
+  EXPECT_EQ(sampling.bad_words(0).text(), "bad");
+  EXPECT_THAT(sampling.bad_words(1).tokens().ids(), ElementsAre(4, 5));
+  EXPECT_EQ(sampling.min_output_tokens(), 3);
+  EXPECT_TRUE(sampling.ignore_eos());
+  EXPECT_EQ(sampling.num_choices(), 2);
+  EXPECT_OK(ParseLine(Hello("\"logit_bias\":" + ManyBiases(1024))).status);
+  EXPECT_OK(ParseLine(Hello("\"bad_words\":" + ManyBadWords(256))).status);
+}
+
+TEST(RequestParserTest, ReadsWhatIsAskedOfThePrompt) {
+  const ParsedRow scored =
+      ParseLine(Completion(R"("prompt":"x","echo":true,"logprobs":1,"max_tokens":0)"));
+  ASSERT_OK(scored.status);
+  EXPECT_TRUE(scored.request.echo());
+  EXPECT_EQ(scored.request.sampling().max_output_tokens(), 0);
+  const ParsedRow plain = ParseLine(Plain(R"("prompt_logprobs":0,"max_tokens":0)"));
+  ASSERT_OK(plain.status);
+  EXPECT_TRUE(plain.request.has_prompt_logprobs());
+  EXPECT_OK(ParseLine(Hello(R"("echo":false)")).status);
+}
+
+TEST(RequestParserTest, TheOptionBoundsTheChoicesOfARow) {
+  ParseLimits limits;
+  limits.max_choices = 3;
+  EXPECT_OK(ParseLine(Hello(R"("n":3)"), limits).status);
+  EXPECT_THAT(ParseLine(Hello(R"("n":4)"), limits).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "n: is 4, must be 1 to 3"));
 }
 
 TEST(RequestParserTest, LeavesAbsentSamplingToTheJob) {
@@ -473,6 +567,21 @@ TEST(RequestParserTest, ChecksProtoRowsLikeLines) {
   EXPECT_EQ(reason_of(request), "INPUT_MALFORMED");
   request.set_prompt("fine");
   request.mutable_sampling()->set_temperature(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_sampling()->set_min_p(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
+  request.clear_sampling();
+  (*request.mutable_sampling()->mutable_logit_bias())[5] = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
+  request.clear_sampling();
+  (*request.mutable_sampling()->mutable_logit_bias())[-5] = 1.0;
+  EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
+  request.clear_sampling();
+  request.mutable_sampling()->add_bad_words()->set_text("bad \xFF");
+  EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
+  request.clear_sampling();
+  request.mutable_sampling()->set_max_output_tokens(0);
   EXPECT_EQ(reason_of(request), "FIELD_OUT_OF_RANGE");
   request.clear_sampling();
   request.mutable_tokens()->add_ids(-1);

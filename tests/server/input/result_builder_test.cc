@@ -18,11 +18,13 @@ const ResultHeader kHeader = {
 
 TEST(ResultBuilderTest, BuildsACompletion) {
   CompletionOutcome outcome;
-  outcome.text = "text";
-  outcome.kept = {{.token = 7, .logprob = -0.5F, .top = {{.token = 8, .logprob = -1.5F}}}};
+  outcome.choices = {
+      {.text = "text",
+       .kept = {{.token = 7, .logprob = -0.5F, .top = {{.token = 8, .logprob = -1.5F}}}},
+       .end_token = {},
+       .finish_reason = FinishReason::kStop,
+       .stop_reason = "END"}};
   outcome.want_logprobs = true;
-  outcome.finish_reason = FinishReason::kStop;
-  outcome.stop_reason = "END";
   outcome.output_tokens = 2;
   outcome.seed = 9;
   const v1::Result result = Parse(BuildCompletionResult(kHeader, outcome, nullptr));
@@ -43,10 +45,36 @@ TEST(ResultBuilderTest, BuildsACompletion) {
 
 TEST(ResultBuilderTest, LeavesLogprobsOutUnlessAsked) {
   CompletionOutcome outcome;
-  outcome.kept = {{.token = 7, .top = {}}};
+  outcome.choices.resize(1);
+  outcome.choices[0].kept = {{.token = 7, .top = {}}};
   const v1::Result result = Parse(BuildCompletionResult(kHeader, outcome, nullptr));
   EXPECT_EQ(result.completion().token_ids_size(), 1);
   EXPECT_EQ(result.completion().logprobs_size(), 0);
+}
+
+TEST(ResultBuilderTest, KeepsFurtherChoicesAndWhatWasAskedOfThePrompt) {
+  CompletionOutcome outcome;
+  outcome.choices.resize(3);
+  outcome.choices[0].text = "a";
+  outcome.choices[2] = {.text = "c",
+                        .kept = {{.token = 7, .top = {}}},
+                        .end_token = {},
+                        .finish_reason = FinishReason::kLength,
+                        .stop_reason = {}};
+  outcome.want_logprobs = true;
+  outcome.prompt_logprobs = {{.token = 1, .top = {}}, {.token = 2, .logprob = -0.25F, .top = {}}};
+  outcome.echoed_prompt = "";
+  const v1::Completion completion =
+      Parse(BuildCompletionResult(kHeader, outcome, nullptr)).completion();
+  EXPECT_EQ(completion.text(), "a");
+  ASSERT_EQ(completion.further_choices_size(), 2);
+  EXPECT_EQ(completion.further_choices(1).text(), "c");
+  EXPECT_EQ(completion.further_choices(1).token_ids(0), 7);
+  EXPECT_EQ(completion.further_choices(1).logprobs(0).token(), 7);
+  EXPECT_EQ(completion.further_choices(1).finish_reason(), v1::FINISH_REASON_LENGTH);
+  ASSERT_EQ(completion.prompt_logprobs_size(), 2);
+  EXPECT_EQ(completion.prompt_logprobs(1).logprob(), -0.25F);
+  EXPECT_TRUE(completion.has_echoed_prompt());
 }
 
 TEST(ResultBuilderTest, AnIdThatIsNotUtf8DoesNotMakeTheRecordUnreadable) {

@@ -40,7 +40,7 @@ TEST(JobSpecTest, KeepsWhatTheCallerSaid) {
 TEST(JobSpecTest, RefusesNumbersThatAreNone) {
   v1::JobSpec spec;
   spec.mutable_sampling()->set_temperature(std::nan(""));
-  EXPECT_THAT(CheckSpec(spec),
+  EXPECT_THAT(CheckSpec(spec, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, "spec.sampling.temperature"));
 }
 
@@ -49,10 +49,10 @@ TEST(JobSpecTest, BoundsLabels) {
   for (int i = 0; i < 17; ++i) {
     (*spec.mutable_labels())[absl::StrCat("key-", i)] = "value";
   }
-  EXPECT_THAT(CheckSpec(spec), StatusIs(absl::StatusCode::kInvalidArgument, "17 labels"));
+  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument, "17 labels"));
   spec.clear_labels();
   (*spec.mutable_labels())[std::string(65, 'k')] = "value";
-  EXPECT_THAT(CheckSpec(spec), StatusIs(absl::StatusCode::kInvalidArgument, "65 bytes"));
+  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument, "65 bytes"));
 }
 
 TEST(JobSpecTest, RefusesEveryFieldOfALaterVersion) {
@@ -62,7 +62,7 @@ TEST(JobSpecTest, RefusesEveryFieldOfALaterVersion) {
   specs[2].set_run_window("22:00-06:00");
   specs[3].set_after_job("jobs/a");
   for (const v1::JobSpec& spec : specs) {
-    EXPECT_THAT(CheckSpec(spec), StatusIs(absl::StatusCode::kUnimplemented, "spec."));
+    EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kUnimplemented, "spec."));
   }
 }
 

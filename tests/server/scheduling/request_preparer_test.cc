@@ -107,6 +107,45 @@ TEST_F(RequestPreparerTest, RefusesIdsOutsideTheVocabulary) {
               StatusIs(absl::StatusCode::kInvalidArgument, "token id 100"));
 }
 
+TEST_F(RequestPreparerTest, RefusesOptionsThatDoNotFitModelOrEachOther) {
+  const auto expect = [&](const char* options, const char* message) {
+    const PreparedRow row = PrepareLine(absl::StrCat("{\"prompt\": [3, 4], ", options, "}"));
+    EXPECT_THAT(row.status, StatusIs(absl::StatusCode::kInvalidArgument, message)) << options;
+  };
+  expect(R"("logit_bias": {"5": 1, "100": 1})",
+         "logit_bias: has token id 100; the vocabulary of llama has 100");
+  expect(R"("bad_words": [[5, 200]])", "bad_words: has token id 200");
+  expect(R"("bad_words": ["text"])", "bad_words[0] is text and needs a tokenizer");
+  expect(R"("min_tokens": 5, "max_tokens": 4)", "min_tokens: is 5, above max_tokens, 4");
+  expect(R"("n": 3)", "n: is 3, but at temperature 0");
+  expect(R"("n": 3, "temperature": 1, "prompt_logprobs": 1, "max_tokens": 0)",
+         "n: is 3 while max_tokens is 0");
+  expect(R"("echo": true, "max_tokens": 0)", "max_tokens: is 0");
+}
+
+TEST_F(RequestPreparerTest, AsksForThePromptsLogprobsAndKeepsItsText) {
+  const PreparedRow row =
+      PrepareLine(R"({"prompt": [3, 4], "echo": true, "logprobs": 2, "max_tokens": 0})");
+  ASSERT_OK(row.status);
+  EXPECT_EQ(row.request.sampling.prompt_logprobs, 2);
+  EXPECT_EQ(row.request.sampling.max_output_tokens, 0);
+  EXPECT_TRUE(row.echoed_prompt.has_value());
+  const PreparedRow plain = PrepareLine(R"({"prompt": [3], "n": 4, "temperature": 1})");
+  ASSERT_OK(plain.status);
+  EXPECT_EQ(plain.num_choices, 4);
+  EXPECT_FALSE(plain.echoed_prompt.has_value());
+  EXPECT_FALSE(plain.request.sampling.prompt_logprobs.has_value());
+}
+
+TEST_F(RequestPreparerTest, AScoredPromptMayFillTheContext) {
+  const std::string ids = "3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3";
+  EXPECT_OK(PrepareLine("{\"prompt\":[" + ids + R"(],"prompt_logprobs":0,"max_tokens":0})").status);
+  EXPECT_EQ(
+      ErrorReason(
+          PrepareLine("{\"prompt\":[" + ids + R"(,3],"prompt_logprobs":0,"max_tokens":0})").status),
+      reason::kPromptTooLong);
+}
+
 TEST_F(RequestPreparerTest, ARowThatCannotBeParsedKeepsItsIdWhereItHasOne) {
   const PreparedRow row = PrepareLine(R"({"id": "x", "prompt": 7})");
   EXPECT_THAT(row.status, StatusIs(absl::StatusCode::kInvalidArgument, "prompt"));

@@ -53,7 +53,7 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
     return spec;
   }
   FakeCompletion Expected(const InputRow& row, const v1::JobSpec& spec) const {
-    return CompleteFake(row.prompt, ResolveSampling(spec.sampling(), {}, 0),
+    return CompleteFake(row.prompt, ResolveSampling(spec.sampling(), 0),
                         world_.fake_engine.context_tokens);
   }
   // Every row has the completion of an undisturbed run.
@@ -75,6 +75,36 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
       EXPECT_EQ(results[i].custom_id(), absl::StrCat("row-", i));
       EXPECT_EQ(results[i].line(), static_cast<int64_t>(i) + 1);
     }
+  }
+  // Every row has the completions of an undisturbed run, each choice from its own seed stream.
+  void ExpectChoices(const std::string& job_id, const std::vector<InputRow>& rows,
+                     const v1::JobSpec& spec) {
+    const std::vector<v1::Result> results = world_.Results(job_id);
+    ASSERT_EQ(results.size(), rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ASSERT_TRUE(results[i].has_completion()) << i << ": " << results[i].error().message();
+      const v1::Completion& completion = results[i].completion();
+      ASSERT_EQ(completion.further_choices_size() + 1, spec.sampling().num_choices());
+      int64_t output_tokens = 0;
+      for (int choice = 0; choice < spec.sampling().num_choices(); ++choice) {
+        SamplingParams sampling = ResolveSampling(spec.sampling(), 0);
+        sampling.choice = static_cast<uint32_t>(choice);
+        const FakeCompletion expected =
+            CompleteFake(rows[i].prompt, sampling, world_.fake_engine.context_tokens);
+        EXPECT_EQ(choice == 0 ? completion.text() : completion.further_choices(choice - 1).text(),
+                  expected.text)
+            << "row " << i << " choice " << choice;
+        output_tokens += static_cast<int64_t>(expected.sampled.size());
+      }
+      EXPECT_EQ(completion.usage().output_tokens(), output_tokens);
+      EXPECT_EQ(completion.usage().prompt_tokens(), static_cast<int64_t>(rows[i].prompt.size()));
+    }
+  }
+  static v1::JobSpec ChoicesSpec(int64_t max_output_tokens, int32_t num_choices) {
+    v1::JobSpec spec = Spec(max_output_tokens);
+    spec.mutable_sampling()->set_temperature(1.0);
+    spec.mutable_sampling()->set_num_choices(num_choices);
+    return spec;
   }
   // Stops the daemon inside a sweep, as SIGTERM would.
   void DrainDuringSweep() {
@@ -181,6 +211,114 @@ TEST_P(RunnerTest, LogprobsComeWhenAsked) {
   EXPECT_THAT(completion.logprobs(0).top(), SizeIs(1));
 }
 
+TEST_P(RunnerTest, ARowOfSeveralChoicesIsOneResult) {
+  const std::vector<InputRow> rows = MakeRows(20);
+  world_.Start();
+  world_.Submit("job", rows, ChoicesSpec(12, 5));
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.counts.succeeded, 20);
+  ExpectChoices("job", rows, ChoicesSpec(12, 5));
+}
+
+TEST_P(RunnerTest, MoreChoicesThanTheBlockHoldsAndTooFewPagesStillEnd) {
+  const std::vector<InputRow> rows = MakeRows(4);
+  world_.fake_engine.page_positions = 4;
+  world_.fake_engine.budget_pages = 40;
+  world_.Start();
+  world_.Submit("job", rows, ChoicesSpec(60, 13));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 4);
+  ExpectChoices("job", rows, ChoicesSpec(60, 13));
+}
+
+TEST_P(RunnerTest, ChoicesSurviveADrainAndThoseThatHadEndedAreNotRunAgain) {
+  const std::vector<InputRow> rows = MakeRows(6);
+  v1::JobSpec spec = ChoicesSpec(40, 3);
+  spec.mutable_sampling()->set_logprobs(true);
+  world_.control.HoldSweeps();
+  world_.control.AllowSweeps(20);
+  world_.Start();
+  world_.Submit("job", rows, spec);
+  DrainDuringSweep();
+  world_.StartStore();
+  int64_t ended = 0;
+  for (const ClaimedRow& row : world_.UnfinishedAfterCrash("job")) {
+    if (row.progress.empty()) {
+      continue;
+    }
+    ASSERT_OK_AND_ASSIGN(const RequestProgress progress, ParseProgress(row.progress));
+    ASSERT_EQ(progress.choices.size(), 3U);
+    for (const ChoiceProgress& choice : progress.choices) {
+      ended += choice.end.has_value() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(ended, 0);
+  world_.Start();
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectChoices("job", rows, spec);
+  for (const v1::Result& result : world_.Results("job")) {
+    EXPECT_EQ(result.completion().attempt(), 1);
+    EXPECT_EQ(result.completion().logprobs_size(), result.completion().token_ids_size());
+  }
+}
+
+TEST_P(RunnerTest, AFailedSweepSendsRowsOfSeveralChoicesBackWhole) {
+  const std::vector<InputRow> rows = MakeRows(7);
+  world_.control.FailNextSweeps({absl::OkStatus(), absl::OkStatus(), absl::InternalError("lost")});
+  world_.Start();
+  world_.Submit("job", rows, ChoicesSpec(10, 3));
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectChoices("job", rows, ChoicesSpec(10, 3));
+}
+
+TEST_P(RunnerTest, CancelEndsRowsOfSeveralChoicesOnce) {
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("job", MakeRows(30), ChoicesSpec(30, 4));
+  world_.control.WaitForHeldSweep();
+  world_.Cancel("job");
+  world_.control.ReleaseSweeps();
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kCancelled);
+  EXPECT_EQ(job.counts.succeeded + job.counts.cancelled, 30);
+}
+
+TEST_P(RunnerTest, ARowOfSeveralChoicesBeyondTheWholeBudgetFailsOnce) {
+  std::vector<InputRow> rows = MakeRows(3);
+  rows[1] = TokenRow("row-1", std::vector<int32_t>(300, 20));
+  world_.fake_engine.budget_pages = 8;
+  world_.Start();
+  world_.Submit("job", rows, ChoicesSpec(4, 3));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 2);
+  EXPECT_EQ(ReasonOf(world_.Results("job")[1]), "PROMPT_TOO_LONG");
+}
+
+TEST_P(RunnerTest, LogprobsOfPromptsComeOnceWhateverTheNumberOfChoices) {
+  std::vector<InputRow> rows = {
+      TokenRow("a", {30, 31, 32}, R"(, "prompt_logprobs": 1, "max_tokens": 0)"),
+      TokenRow("b", {40, 41},
+               R"(, "echo": true, "logprobs": 1, "n": 3, "temperature": 1, "max_tokens": 200)")};
+  world_.Start();
+  world_.Submit("job", rows, Spec(8));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 2);
+  const std::vector<v1::Result> results = world_.Results("job");
+  const v1::Completion& scored = results[0].completion();
+  ASSERT_EQ(scored.prompt_logprobs_size(), 3);
+  EXPECT_EQ(scored.prompt_logprobs(2).token(), 32);
+  EXPECT_EQ(scored.prompt_logprobs(2).logprob(), -0.5F);
+  EXPECT_EQ(scored.token_ids_size(), 0);
+  EXPECT_EQ(scored.usage().output_tokens(), 0);
+  EXPECT_FALSE(scored.has_echoed_prompt());
+  const v1::Completion& echoed = results[1].completion();
+  EXPECT_EQ(echoed.prompt_logprobs_size(), 2);
+  EXPECT_EQ(echoed.further_choices_size(), 2);
+  EXPECT_TRUE(echoed.has_echoed_prompt());
+  int64_t reported = echoed.logprobs_size();
+  for (const v1::Choice& choice : echoed.further_choices()) {
+    reported += choice.logprobs_size();
+  }
+  EXPECT_EQ(reported, echoed.usage().output_tokens());
+}
+
 TEST_P(RunnerTest, CancelEndsEveryRowAndKeepsFinishedWork) {
   world_.control.HoldSweeps();
   world_.Start();
@@ -231,7 +369,7 @@ TEST_P(RunnerTest, DrainKeepsProgressAndARestartGivesTheSameTexts) {
   EXPECT_EQ(world_.Job("job").counts.running, 0);
   const std::vector<ClaimedRow> rest = world_.UnfinishedAfterCrash("job");
   ASSERT_GE(rest.size(), 22U);
-  EXPECT_GE(ParseProgress(rest[0].progress)->generated.size(), 1U);
+  EXPECT_GE(ParseProgress(rest[0].progress)->choices[0].generated.size(), 1U);
   world_.Start();
   EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
   ExpectCompletions("job", rows, spec);
@@ -256,7 +394,7 @@ TEST_P(RunnerTest, ProgressBecomesDurableAtTheFirstSweepEdgeAfterTheInterval) {
   world_.control.WaitForHeldSweep();
   world_.Settle();
   const std::string progress = world_.UnfinishedAfterCrash("job")[0].progress;
-  EXPECT_EQ(ParseProgress(progress)->generated.size(), 4U);
+  EXPECT_EQ(ParseProgress(progress)->choices[0].generated.size(), 4U);
 }
 
 TEST_P(RunnerTest, AFailedSweepSendsItsRowsBackOnce) {
