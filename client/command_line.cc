@@ -39,6 +39,15 @@ struct Values {
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int32_t> top_k;
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<double> frequency_penalty;
+  std::vector<std::string> logit_bias;
+  std::vector<std::string> bad_words;
+  std::optional<int64_t> min_tokens;
+  bool ignore_eos = false;
+  std::optional<int32_t> num_choices;
   std::optional<uint64_t> seed;
   std::vector<std::string> stop;
   bool logprobs = false;
@@ -81,9 +90,44 @@ void AddInput(CLI::App& command, Values& values) {
       ->type_name("INPUT");
 }
 
+constexpr char kDefaultsGroup[] = "Defaults for rows that do not say";
+
+void AddNumber(CLI::App& command, const std::string& name, std::optional<double>& value, double low,
+               double high, const std::string& help) {
+  command.add_option(name, value, help)
+      ->type_name("X")
+      ->check(IsBetween(low, high))
+      ->group(kDefaultsGroup);
+}
+
+void AddTexts(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+              const std::string& type, const std::string& help) {
+  command.add_option(name, values, help)
+      ->allow_extra_args(false)
+      ->type_name(type)
+      ->group(kDefaultsGroup);
+}
+
+// What makes tokens more or less likely, or impossible.
+void AddPenalties(CLI::App& command, Values& values) {
+  AddNumber(command, "--min-p", values.min_p, 0, 1,
+            "Drop tokens less likely than X times the best; 0 is off (0)");
+  AddNumber(command, "--repetition-penalty", values.repetition_penalty, 0.01, 100,
+            "Above 1 makes tokens of prompt and text less likely (1)");
+  AddNumber(command, "--presence-penalty", values.presence_penalty, -2, 2,
+            "Above 0 makes tokens of the text less likely (0)");
+  AddNumber(command, "--frequency-penalty", values.frequency_penalty, -2, 2,
+            "The same for each time that they occur (0)");
+  AddTexts(command, "--logit-bias", values.logit_bias, "TOKEN=BIAS",
+           "Add -100 to 100 to a token's logit; may be repeated");
+  command.get_option("--logit-bias")->check(IsLogitBias());
+  AddTexts(command, "--bad-word", values.bad_words, "TEXT",
+           "Must not occur in a text; may be repeated");
+}
+
 // Defaults for the rows of the job; a row's own fields win.
 void AddSampling(CLI::App& command, Values& values) {
-  const char* group = "Defaults for rows that do not say";
+  const char* group = kDefaultsGroup;
   command.add_option("--max-tokens", values.max_tokens, "Most tokens to generate (256)")
       ->type_name("N")
       ->check(IsBetween(1, 1 << 20))
@@ -99,6 +143,17 @@ void AddSampling(CLI::App& command, Values& values) {
   command.add_option("--top-k", values.top_k, "Draw among the N best tokens; 0 is off (0)")
       ->type_name("N")
       ->check(IsBetween(0, INT32_MAX))
+      ->group(group);
+  AddPenalties(command, values);
+  command.add_option("--min-tokens", values.min_tokens, "No end before so many tokens (0)")
+      ->type_name("N")
+      ->check(IsBetween(0, 1 << 20))
+      ->group(group);
+  command.add_flag("--ignore-eos", values.ignore_eos, "The model's own end does not end a text")
+      ->group(group);
+  command.add_option("--n", values.num_choices, "Texts for each row (1)")
+      ->type_name("N")
+      ->check(IsBetween(1, 1024))
       ->group(group);
   command.add_option("--seed", values.seed, "For draws (random, kept with the job)")
       ->type_name("N")
@@ -258,6 +313,28 @@ Command CommandOf(const std::string& name) {
   return kCommands.at(name);
 }
 
+void FillPenalties(const Values& values, v1::SamplingOptions& sampling) {
+  if (values.min_p) {
+    sampling.set_min_p(*values.min_p);
+  }
+  if (values.repetition_penalty) {
+    sampling.set_repetition_penalty(*values.repetition_penalty);
+  }
+  if (values.presence_penalty) {
+    sampling.set_presence_penalty(*values.presence_penalty);
+  }
+  if (values.frequency_penalty) {
+    sampling.set_frequency_penalty(*values.frequency_penalty);
+  }
+  for (const std::string& text : values.logit_bias) {
+    const auto [token, bias] = ParseLogitBias(text).value_or(std::pair(0, 0.0));
+    (*sampling.mutable_logit_bias())[token] = bias;
+  }
+  for (const std::string& word : values.bad_words) {
+    sampling.add_bad_words()->set_text(word);
+  }
+}
+
 void FillSpec(const Values& values, v1::JobSpec& spec) {
   v1::SamplingOptions& sampling = *spec.mutable_sampling();
   if (values.max_tokens) {
@@ -271,6 +348,16 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
   }
   if (values.top_k) {
     sampling.set_top_k(*values.top_k);
+  }
+  FillPenalties(values, sampling);
+  if (values.min_tokens) {
+    sampling.set_min_output_tokens(*values.min_tokens);
+  }
+  if (values.ignore_eos) {
+    sampling.set_ignore_eos(true);
+  }
+  if (values.num_choices) {
+    sampling.set_num_choices(*values.num_choices);
   }
   if (values.seed) {
     sampling.set_seed(*values.seed);

@@ -296,7 +296,8 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                  {"max_line_bytes", limits.max_line_bytes()},
                  {"max_prompt_bytes", limits.max_prompt_bytes()},
                  {"max_requests_per_job", limits.max_requests_per_job()},
-                 {"max_custom_id_bytes", limits.max_custom_id_bytes()}}}});
+                 {"max_custom_id_bytes", limits.max_custom_id_bytes()},
+                 {"max_choices", limits.max_choices()}}}});
 }
 
 }  // namespace nightshift

@@ -5,6 +5,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 #include "client/job_text.h"
 
@@ -49,6 +51,16 @@ std::optional<absl::Duration> ParseDurationText(const std::string& text) {
   return is_duration && duration >= absl::ZeroDuration() ? std::optional(duration) : std::nullopt;
 }
 
+std::optional<std::pair<int32_t, double>> ParseLogitBias(const std::string& text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  int32_t token = 0;
+  double bias = 0;
+  const bool is_bias = absl::SimpleAtoi(parts.first, &token) && token >= 0 &&
+                       absl::SimpleAtod(parts.second, &bias) && bias >= -100 && bias <= 100;
+  return is_bias ? std::optional(std::pair(token, bias)) : std::nullopt;
+}
+
 CLI::Validator IsOneOf(const NamesOf& names) {
   std::string known;
   for (const auto& [name, enumerator] : names) {
@@ -69,6 +81,11 @@ CLI::Validator IsShare() {
         return IsNumberWithin(text, 0, 1) && !IsNumberWithin(text, 0, 0);
       },
       "no number above 0, at most 1");
+}
+
+CLI::Validator IsLogitBias() {
+  return Expect([](const std::string& text) { return ParseLogitBias(text).has_value(); },
+                "not TOKEN=BIAS, an id and a number from -100 to 100");
 }
 
 CLI::Validator IsDuration() {

@@ -1,6 +1,7 @@
 // Checks of option values, whose complaints say what was expected.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,12 +22,17 @@ int EnumeratorOf(const NamesOf& names, const std::string& text);
 // "90s", "10m", "1h30m" or seconds as a plain number; nothing for other text or below zero.
 std::optional<absl::Duration> ParseDurationText(const std::string& text);
 
+// "50256=-100" as id and bias; nothing for other text.
+std::optional<std::pair<int32_t, double>> ParseLogitBias(const std::string& text);
+
 // `names` must outlive the validator.
 CLI::Validator IsOneOf(const NamesOf& names);
 // A number from low to high, both included.
 CLI::Validator IsBetween(double low, double high);
 // A number above 0, at most 1.
 CLI::Validator IsShare();
+// TOKEN=BIAS: a token id and a number from -100 to 100.
+CLI::Validator IsLogitBias();
 CLI::Validator IsDuration();
 CLI::Validator IsLabel();
 CLI::Validator IsJobState();

@@ -1,8 +1,10 @@
 #include "client/result_writer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -70,6 +72,46 @@ Json UsageJson(const v1::Usage& usage) {
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
 }
 
+using TokenLogprobs = google::protobuf::RepeatedPtrField<v1::TokenLogprob>;
+
+// One of a completion's choices, whichever message holds it.
+struct ChoiceParts {
+  int index = 0;
+  const std::string& text;
+  const TokenLogprobs& logprobs;
+  v1::FinishReason finish_reason;
+  const std::string& stop_reason;
+  const google::protobuf::RepeatedField<int32_t>& token_ids;
+};
+
+template <typename Message>
+ChoiceParts PartsOf(int index, const Message& message) {
+  return {.index = index,
+          .text = message.text(),
+          .logprobs = message.logprobs(),
+          .finish_reason = message.finish_reason(),
+          .stop_reason = message.stop_reason(),
+          .token_ids = message.token_ids()};
+}
+
+std::vector<ChoiceParts> ChoicesOf(const v1::Completion& completion) {
+  std::vector<ChoiceParts> choices = {PartsOf(0, completion)};
+  for (const v1::Choice& choice : completion.further_choices()) {
+    choices.push_back(PartsOf(static_cast<int>(choices.size()), choice));
+  }
+  return choices;
+}
+
+// The prompt's tokens that a choice's logprobs begin with.
+const TokenLogprobs& EchoedLogprobs(const v1::Completion& completion) {
+  static const TokenLogprobs kNone;
+  return completion.has_echoed_prompt() ? completion.prompt_logprobs() : kNone;
+}
+
+std::string TextOf(const v1::Completion& completion, const ChoiceParts& choice) {
+  return completion.echoed_prompt() + choice.text;
+}
+
 // As chat completions: {"token", "logprob", "bytes"}, and "token_id" where OpenAI's shape need not
 // be kept.
 template <typename Token>
@@ -83,9 +125,8 @@ Json TokenJson(const Token& token, bool with_id) {
   return json;
 }
 
-Json TokenList(const v1::Completion& completion, bool with_id) {
-  Json list = Json::array();
-  for (const v1::TokenLogprob& token : completion.logprobs()) {
+void AddTokens(const TokenLogprobs& tokens, bool with_id, Json& list) {
+  for (const v1::TokenLogprob& token : tokens) {
     Json entry = TokenJson(token, with_id);
     Json top = Json::array();
     for (const v1::TopLogprob& alternative : token.top()) {
@@ -94,14 +135,25 @@ Json TokenList(const v1::Completion& completion, bool with_id) {
     entry["top_logprobs"] = std::move(top);
     list.push_back(std::move(entry));
   }
+}
+
+// Nothing comes before the first token of a prompt, so it has no log-probability.
+Json PromptTokenList(const TokenLogprobs& tokens) {
+  Json list = Json::array();
+  AddTokens(tokens, /*with_id=*/true, list);
+  if (!list.empty()) {
+    list.front()["logprob"] = nullptr;
+  }
   return list;
 }
 
-Json ChatLogprobs(const v1::Completion& completion) {
-  if (completion.logprobs().empty()) {
+Json ChatLogprobs(const ChoiceParts& choice) {
+  if (choice.logprobs.empty()) {
     return nullptr;
   }
-  return {{"content", TokenList(completion, false)}, {"refusal", nullptr}};
+  Json list = Json::array();
+  AddTokens(choice.logprobs, /*with_id=*/false, list);
+  return {{"content", std::move(list)}, {"refusal", nullptr}};
 }
 
 int64_t CountCharacters(const std::string& bytes) {
@@ -112,55 +164,92 @@ int64_t CountCharacters(const std::string& bytes) {
   return count;
 }
 
-// The parallel arrays of legacy completions; text_offset counts characters of `text`.
-Json CompletionLogprobs(const v1::Completion& completion) {
-  if (completion.logprobs().empty()) {
-    return nullptr;
+// The parallel arrays of legacy completions.
+class LogprobArrays {
+ public:
+  // Tokens of the text from its character `offset` on, in order; none begins behind `end_offset`.
+  void Add(const TokenLogprobs& tokens, int64_t offset, int64_t end_offset) {
+    for (const v1::TokenLogprob& token : tokens) {
+      tokens_.push_back(TokenText(token.bytes()));
+      logprobs_.push_back(LogprobJson(token.logprob()));
+      top_logprobs_.push_back(TopOf(token));
+      offsets_.push_back(std::min(offset, end_offset));
+      offset += token.special() ? 0 : CountCharacters(token.bytes());
+    }
   }
-  Json tokens = Json::array();
-  Json logprobs = Json::array();
-  Json top_logprobs = Json::array();
-  Json offsets = Json::array();
-  int64_t offset = 0;
-  for (const v1::TokenLogprob& token : completion.logprobs()) {
-    tokens.push_back(TokenText(token.bytes()));
-    logprobs.push_back(LogprobJson(token.logprob()));
+  // The first token of a prompt has no log-probability.
+  void ClearFirst() { logprobs_.front() = top_logprobs_.front() = nullptr; }
+
+  Json Take() {
+    return {{"tokens", std::move(tokens_)},
+            {"token_logprobs", std::move(logprobs_)},
+            {"top_logprobs", std::move(top_logprobs_)},
+            {"text_offset", std::move(offsets_)}};
+  }
+
+ private:
+  // The alternatives and, where it is not among them, the token itself. Of tokens with the same
+  // text the most likely counts.
+  static Json TopOf(const v1::TokenLogprob& token) {
     Json top = Json::object();
     for (const v1::TopLogprob& alternative : token.top()) {
-      top[TokenText(alternative.bytes())] = LogprobJson(alternative.logprob());
+      top.emplace(TokenText(alternative.bytes()), LogprobJson(alternative.logprob()));
     }
-    top_logprobs.push_back(std::move(top));
-    offsets.push_back(offset);
-    offset += CountCharacters(token.bytes());
+    top.emplace(TokenText(token.bytes()), LogprobJson(token.logprob()));
+    return top;
   }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(top_logprobs)},
-          {"text_offset", std::move(offsets)}};
+
+  Json tokens_ = Json::array();
+  Json logprobs_ = Json::array();
+  Json top_logprobs_ = Json::array();
+  Json offsets_ = Json::array();
+};
+
+Json CompletionLogprobs(const v1::Completion& completion, const ChoiceParts& choice) {
+  const TokenLogprobs& echoed = EchoedLogprobs(completion);
+  if (choice.logprobs.empty() && echoed.empty()) {
+    return nullptr;
+  }
+  const int64_t prompt_end = CountCharacters(completion.echoed_prompt());
+  LogprobArrays arrays;
+  arrays.Add(echoed, 0, prompt_end);
+  if (!echoed.empty()) {
+    arrays.ClearFirst();
+  }
+  arrays.Add(choice.logprobs, prompt_end, prompt_end + CountCharacters(choice.text));
+  return arrays.Take();
 }
 
-void AddStopReason(const v1::Completion& completion, Json& json) {
-  if (!completion.stop_reason().empty()) {
-    json["stop_reason"] = completion.stop_reason();
+void AddStopReason(const ChoiceParts& choice, Json& json) {
+  if (!choice.stop_reason.empty()) {
+    json["stop_reason"] = choice.stop_reason;
   }
 }
 
-Json ChatChoice(const v1::Completion& completion) {
-  Json choice = {{"index", 0},
-                 {"message", {{"role", "assistant"}, {"content", completion.text()}}},
-                 {"logprobs", ChatLogprobs(completion)},
-                 {"finish_reason", FinishReasonText(completion.finish_reason())}};
-  AddStopReason(completion, choice);
-  return choice;
+Json ChatChoice(const ChoiceParts& choice) {
+  Json json = {{"index", choice.index},
+               {"message", {{"role", "assistant"}, {"content", choice.text}}},
+               {"logprobs", ChatLogprobs(choice)},
+               {"finish_reason", FinishReasonText(choice.finish_reason)}};
+  AddStopReason(choice, json);
+  return json;
 }
 
-Json TextChoice(const v1::Completion& completion) {
-  Json choice = {{"index", 0},
-                 {"text", completion.text()},
-                 {"logprobs", CompletionLogprobs(completion)},
-                 {"finish_reason", FinishReasonText(completion.finish_reason())}};
-  AddStopReason(completion, choice);
-  return choice;
+Json TextChoice(const v1::Completion& completion, const ChoiceParts& choice) {
+  Json json = {{"index", choice.index},
+               {"text", TextOf(completion, choice)},
+               {"logprobs", CompletionLogprobs(completion, choice)},
+               {"finish_reason", FinishReasonText(choice.finish_reason)}};
+  AddStopReason(choice, json);
+  return json;
+}
+
+Json ChoiceList(const v1::Completion& completion, bool is_chat) {
+  Json list = Json::array();
+  for (const ChoiceParts& choice : ChoicesOf(completion)) {
+    list.push_back(is_chat ? ChatChoice(choice) : TextChoice(completion, choice));
+  }
+  return list;
 }
 
 // What the synchronous endpoint would have answered.
@@ -171,7 +260,7 @@ Json CompletionBody(const v1::Result& result, const std::string& id, int64_t cre
           {"object", is_chat ? "chat.completion" : "text_completion"},
           {"created", created},
           {"model", completion.model()},
-          {"choices", Json::array({is_chat ? ChatChoice(completion) : TextChoice(completion)})},
+          {"choices", ChoiceList(completion, is_chat)},
           {"usage", UsageJson(completion.usage())}};
 }
 
@@ -209,6 +298,23 @@ Json OpenAiLine(const v1::Result& result, const ResultLineOptions& options) {
   return line;
 }
 
+void AddPlainChoice(const v1::Completion& completion, const ChoiceParts& choice,
+                    const ResultLineOptions& options, Json& json) {
+  json["text"] = TextOf(completion, choice);
+  json["finish_reason"] = FinishReasonText(choice.finish_reason);
+  AddStopReason(choice, json);
+  Json logprobs = PromptTokenList(EchoedLogprobs(completion));
+  AddTokens(choice.logprobs, /*with_id=*/true, logprobs);
+  if (!logprobs.empty()) {
+    json["logprobs"] = std::move(logprobs);
+  }
+  // Without a tokenizer the ids are all there is.
+  const bool has_ids_only = choice.text.empty() && !choice.token_ids.empty();
+  if (options.include_token_ids || has_ids_only) {
+    json["token_ids"] = Json(choice.token_ids);
+  }
+}
+
 Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
   Json line;
   if (!result.custom_id().empty()) {
@@ -224,18 +330,21 @@ Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
     return line;
   }
   const v1::Completion& completion = result.completion();
-  line["text"] = completion.text();
-  line["finish_reason"] = FinishReasonText(completion.finish_reason());
-  AddStopReason(completion, line);
+  std::vector<ChoiceParts> choices = ChoicesOf(completion);
+  if (choices.size() == 1) {
+    AddPlainChoice(completion, choices.front(), options, line);
+  } else {
+    line["choices"] = Json::array();
+    for (const ChoiceParts& choice : choices) {
+      Json json = {{"index", choice.index}};
+      AddPlainChoice(completion, choice, options, json);
+      line["choices"].push_back(std::move(json));
+    }
+  }
+  if (!completion.has_echoed_prompt() && !completion.prompt_logprobs().empty()) {
+    line["prompt_logprobs"] = PromptTokenList(completion.prompt_logprobs());
+  }
   line["usage"] = UsageJson(completion.usage());
-  if (!completion.logprobs().empty()) {
-    line["logprobs"] = TokenList(completion, true);
-  }
-  // Without a tokenizer the ids are all there is.
-  const bool has_ids_only = completion.text().empty() && !completion.token_ids().empty();
-  if (options.include_token_ids || has_ids_only) {
-    line["token_ids"] = Json(completion.token_ids());
-  }
   return line;
 }
 

@@ -24,10 +24,12 @@ ResultLineOptions ResultLineOptionsOf(const v1::Job& job);
 // "request_id", "body"}, "error": null}. A request that was refused has status_code 400 and a body
 // {"error": {"message", "type", "param", "code"}}; one that the engine failed has 500; one that
 // never ran has "response": null and "error": {"code", "message"} with code batch_cancelled,
-// batch_expired or batch_failed. `stop_reason` in a choice is our extension.
+// batch_expired or batch_failed. `stop_reason` in a choice is our extension. With echo the text and
+// the legacy logprobs begin with the prompt, whose first token has null for its log-probability.
 // Plain form (also native requests): {"id", "index", "text", "finish_reason", "stop_reason",
-// "usage", "logprobs", "token_ids"} or {"id", "index", "error": {"code", "message", "param"}};
-// parts that do not apply are left out.
+// "logprobs", "token_ids", "prompt_logprobs", "usage"}, for several choices {"id", "index",
+// "choices": [{"index", "text", ...}], "prompt_logprobs", "usage"}, or {"id", "index", "error":
+// {"code", "message", "param"}}; parts that do not apply are left out.
 std::string ResultLine(const v1::Result& result, const ResultLineOptions& options);
 
 }  // namespace nightshift

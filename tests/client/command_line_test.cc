@@ -84,6 +84,46 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
   EXPECT_TRUE(line.cancel_on_interrupt);
 }
 
+TEST_F(CommandLineTest, RunTakesPenaltiesBansAndChoices) {
+  const CommandLine line = Parse({"run",
+                                  "in.jsonl",
+                                  "-o",
+                                  "out.jsonl",
+                                  "--min-p",
+                                  "0.1",
+                                  "--repetition-penalty",
+                                  "1.2",
+                                  "--presence-penalty",
+                                  "-0.5",
+                                  "--frequency-penalty",
+                                  "0.5",
+                                  "--logit-bias",
+                                  "50256=-100",
+                                  "--logit-bias",
+                                  "7=1.5",
+                                  "--bad-word",
+                                  "bad",
+                                  "--bad-word",
+                                  "worse",
+                                  "--min-tokens",
+                                  "4",
+                                  "--ignore-eos",
+                                  "--n",
+                                  "3"});
+  const v1::SamplingOptions& sampling = line.spec.sampling();
+  EXPECT_EQ(sampling.min_p(), 0.1);
+  EXPECT_EQ(sampling.repetition_penalty(), 1.2);
+  EXPECT_EQ(sampling.presence_penalty(), -0.5);
+  EXPECT_EQ(sampling.frequency_penalty(), 0.5);
+  EXPECT_EQ(sampling.logit_bias().at(50256), -100);
+  EXPECT_EQ(sampling.logit_bias().at(7), 1.5);
+  ASSERT_EQ(sampling.bad_words_size(), 2);
+  EXPECT_EQ(sampling.bad_words(1).text(), "worse");
+  EXPECT_EQ(sampling.min_output_tokens(), 4);
+  EXPECT_TRUE(sampling.ignore_eos());
+  EXPECT_EQ(sampling.num_choices(), 3);
+}
+
 TEST_F(CommandLineTest, WhatIsNotSaidStaysUnset) {
   const CommandLine line = Parse({"run", "-", "-o", "-"});
   EXPECT_FALSE(line.spec.sampling().has_temperature());
@@ -141,6 +181,12 @@ TEST_F(CommandLineTest, RefusalsNameOptionAndValue) {
   EXPECT_NE(Refuse({"run", "x", "-o", "y", "--temperature", "nan"}).find("--temperature"),
             std::string::npos);
   EXPECT_NE(Refuse({"run", "x", "-o", "y", "--top-p", "0"}).find("--top-p"), std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--logit-bias", "a=1"}).find("TOKEN=BIAS"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--logit-bias", "4=nan"}).find("--logit-bias"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"run", "x", "-o", "y", "--repetition-penalty", "0"}).find("'0'"),
+            std::string::npos);
   EXPECT_NE(Refuse({"run", "x", "-o", "y", "--priority", "urgent"}).find("low, normal, high"),
             std::string::npos);
   EXPECT_NE(Refuse({"run", "x", "-o", "y", "--label", "=v"}).find("KEY=VALUE"), std::string::npos);

@@ -169,13 +169,13 @@ TEST(ResultWriterTest, ChatLogprobsListTokensWithTheirBytes) {
   })"));
 }
 
-TEST(ResultWriterTest, CompletionLogprobsAreParallelArraysWithOffsetsInCharacters) {
+TEST(ResultWriterTest, CompletionLogprobsAreParallelArraysThatHoldTheTokenItself) {
   v1::Result result = Completed(v1::REQUEST_FORM_OPENAI_COMPLETION);
   AddTop(AddToken(result, 1, "é€", -0.25F), 5, "x", -3.0F);
   AddToken(result, 2, "!", -std::numeric_limits<float>::infinity());
   EXPECT_EQ(Line(result)["response"]["body"]["choices"][0]["logprobs"], json::parse(R"({
     "tokens": ["é€", "!"], "token_logprobs": [-0.25, -9999.0],
-    "top_logprobs": [{"x": -3.0}, {}], "text_offset": [0, 2]
+    "top_logprobs": [{"x": -3.0, "é€": -0.25}, {"!": -9999.0}], "text_offset": [0, 2]
   })"));
 }
 
@@ -271,6 +271,92 @@ TEST(ResultWriterTest, BrokenUtf8FromAServerStillGivesJson) {
 TEST(ResultWriterTest, TheSameResultGivesTheSameBytes) {
   const v1::Result result = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
   EXPECT_EQ(ResultLine(result, Options()), ResultLine(result, Options()));
+}
+
+void AddFurtherChoice(v1::Result& result) {
+  v1::Choice& choice = *result.mutable_completion()->add_further_choices();
+  choice.set_text(" Rome");
+  choice.add_token_ids(9);
+  choice.set_finish_reason(v1::FINISH_REASON_STOP);
+  choice.set_stop_reason("!");
+}
+
+TEST(ResultWriterTest, EachChoiceHasItsIndexAndTheUsageIsOfAll) {
+  v1::Result chat = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
+  AddFurtherChoice(chat);
+  EXPECT_EQ(Line(chat)["response"]["body"]["choices"], json::parse(R"([
+    {"index": 0, "message": {"role": "assistant", "content": " Paris"}, "logprobs": null,
+     "finish_reason": "length"},
+    {"index": 1, "message": {"role": "assistant", "content": " Rome"}, "logprobs": null,
+     "finish_reason": "stop", "stop_reason": "!"}])"));
+  v1::Result plain = Completed(v1::REQUEST_FORM_PLAIN);
+  AddFurtherChoice(plain);
+  EXPECT_EQ(Line(plain), json::parse(R"({
+    "id": "row-3", "index": 3,
+    "choices": [{"index": 0, "text": " Paris", "finish_reason": "length"},
+                {"index": 1, "text": " Rome", "finish_reason": "stop", "stop_reason": "!"}],
+    "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6,
+              "prompt_tokens_details": {"cached_tokens": 2}}})"));
+}
+
+// The prompt "<s>Zü rich" as <s>, "Z", "\xc3", "\xbc", " rich", and what follows.
+v1::Result Echoed(v1::RequestForm form) {
+  v1::Result result = Completed(form);
+  v1::Completion& completion = *result.mutable_completion();
+  completion.set_echoed_prompt("Z\xc3\xbc rich");
+  for (const char* bytes : {"<s>", "Z", "\xc3", "\xbc", " rich"}) {
+    v1::TokenLogprob* token = completion.add_prompt_logprobs();
+    token->set_token(completion.prompt_logprobs_size());
+    token->set_bytes(bytes);
+    token->set_logprob(-0.5F * static_cast<float>(completion.prompt_logprobs_size() - 1));
+    token->set_special(completion.prompt_logprobs_size() == 1);
+    if (!token->special()) {
+      AddTop(token, 70, " x", -0.25F);
+    }
+  }
+  AddTop(AddToken(result, 7042, " Paris", -0.125F), 7042, " Paris", -0.125F);
+  return result;
+}
+
+TEST(ResultWriterTest, EchoMakesTheLegacyArraysCoverThePromptWithNullFirst) {
+  const json choice =
+      Line(Echoed(v1::REQUEST_FORM_OPENAI_COMPLETION))["response"]["body"]["choices"][0];
+  EXPECT_EQ(choice["text"], "Z\xc3\xbc rich Paris");
+  EXPECT_EQ(choice["logprobs"], json::parse(R"({
+    "tokens": ["<s>", "Z", "bytes:\\xc3", "bytes:\\xbc", " rich", " Paris"],
+    "token_logprobs": [null, -0.5, -1.0, -1.5, -2.0, -0.125],
+    "top_logprobs": [null, {" x": -0.25, "Z": -0.5}, {" x": -0.25, "bytes:\\xc3": -1.0},
+                     {" x": -0.25, "bytes:\\xbc": -1.5}, {" x": -0.25, " rich": -2.0},
+                     {" Paris": -0.125}],
+    "text_offset": [0, 0, 1, 2, 2, 7]})"));
+}
+
+TEST(ResultWriterTest, AScoredPromptIsEchoedAlone) {
+  v1::Result result = Echoed(v1::REQUEST_FORM_OPENAI_COMPLETION);
+  result.mutable_completion()->clear_logprobs();
+  result.mutable_completion()->clear_text();
+  const json choice = Line(result)["response"]["body"]["choices"][0];
+  EXPECT_EQ(choice["text"], "Z\xc3\xbc rich");
+  EXPECT_EQ(choice["logprobs"]["tokens"].size(), 5U);
+  EXPECT_EQ(choice["logprobs"]["text_offset"], json::array({0, 0, 1, 2, 2}));
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
+TEST(ResultWriterTest, ThePlainFormListsTokensOfThePromptBeforeTheOthersOrApart) {
+  v1::Result result = Echoed(v1::REQUEST_FORM_PLAIN);
+  const json echoed = Line(result);
+  EXPECT_EQ(echoed["text"], "Z\xc3\xbc rich Paris");
+  ASSERT_EQ(echoed["logprobs"].size(), 6U);
+  EXPECT_TRUE(echoed["logprobs"][0]["logprob"].is_null());
+  EXPECT_EQ(echoed["logprobs"][5]["token_id"], 7042);
+  EXPECT_FALSE(echoed.contains("prompt_logprobs"));
+  result.mutable_completion()->clear_echoed_prompt();
+  const json apart = Line(result);
+  EXPECT_EQ(apart["text"], " Paris");
+  EXPECT_EQ(apart["logprobs"].size(), 1U);
+  ASSERT_EQ(apart["prompt_logprobs"].size(), 5U);
+  EXPECT_TRUE(apart["prompt_logprobs"][0]["logprob"].is_null());
+  EXPECT_EQ(apart["prompt_logprobs"][4]["logprob"], -2.0);
 }
 
 }  // namespace
