@@ -23,10 +23,19 @@ ARGUMENTS.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
 
 
 def make_rows():
-    """Greedy and sampled rows of different lengths, so that they finish at different times."""
-    return [{"id": f"row-{i}", "prompt": f"{i}. A short note about the number {i}:",
+    """Greedy and sampled rows of different lengths, so that they finish at different times; some
+    with several choices and with options that look at what was generated."""
+    rows = [{"id": f"row-{i}", "prompt": f"{i}. A short note about the number {i}:",
              "max_tokens": 2 + i % 9, "temperature": 0.8 * (i % 2), "seed": i}
             for i in range(NUM_ROWS)]
+    for row in rows[3::20]:
+        row |= {"n": 2, "repetition_penalty": 1.3, "presence_penalty": 0.4}
+    return rows
+
+
+def text_of(row):
+    """What a result says, all its choices."""
+    return row["text"] if "text" in row else [choice["text"] for choice in row["choices"]]
 
 
 class DurabilityTest(EndToEndTest):
@@ -40,7 +49,7 @@ class DurabilityTest(EndToEndTest):
         rows = make_rows()
         calm = self.make_daemon("calm").start()
         started = time.monotonic()
-        expected = {row["id"]: row["text"] for row in self.run_job(calm, rows, name="calm")}
+        expected = {row["id"]: text_of(row) for row in self.run_job(calm, rows, name="calm")}
         calm_s = time.monotonic() - started
         self.assertEqual(calm.drain(), 0)
         self.assertEqual(len(expected), NUM_ROWS)
@@ -49,7 +58,7 @@ class DurabilityTest(EndToEndTest):
         results = self.run_disturbed(rows, calm_s)
         counts = collections.Counter(row["id"] for row in results)
         self.assertEqual([name for name, count in counts.items() if count != 1], [])
-        self.assertEqual({row["id"]: row["text"] for row in results}, expected)
+        self.assertEqual({row["id"]: text_of(row) for row in results}, expected)
 
     def run_disturbed(self, rows, calm_s):
         """Kills the daemon `kills` times while the client rides through; returns its file."""
