@@ -1,0 +1,45 @@
+// Fence: a point in time that others wait for, such as the end of a transfer.
+#pragma once
+
+#include <utility>
+
+#include "absl/status/status.h"
+
+#include "kernels/base/mutex.h"
+
+namespace nightshift {
+
+// Completed once by one thread, waited for by others. Thread-safe. Must outlive its completion:
+// who gives a fence away waits for it before destroying it.
+class Fence {
+ public:
+  // `status` is what Wait returns from here on. The fence may be gone when this returns.
+  void Complete(absl::Status status) {
+    const MutexLock lock(mutex_);
+    status_ = std::move(status);
+    complete_ = true;
+    completed_.NotifyAll();
+  }
+
+  // Blocks until Complete.
+  absl::Status Wait() {
+    const MutexLock lock(mutex_);
+    while (!complete_) {
+      completed_.Wait(mutex_);
+    }
+    return status_;
+  }
+
+  bool is_complete() const {
+    const MutexLock lock(mutex_);
+    return complete_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  CondVar completed_;
+  bool complete_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace nightshift
