@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/io/disk_queue.h"
 #include "engine/memory/kv_layers.h"
 #include "engine/sampling/sampling_params.h"
 #include "kernels/dtype.h"
@@ -29,10 +30,18 @@ struct EngineOptions {
   int num_threads = 0;  // 0: one a core that the process may use
   // Weights, KV pages and scratch together; the pools are sized from it at start.
   int64_t memory_budget_bytes = int64_t{4} << 30;
+  // Of that, for weights; what is left of the model is read from disk in every sweep. -1: all
+  // weights where they fit with KV pages for one request, else half of what activations leave.
+  int64_t weight_budget_bytes = -1;
+  // Memory of weights on their way from disk.
+  int64_t weight_ring_bytes = int64_t{64} << 20;
+  // Nothing: io_uring where the kernel gives it, else threads.
+  std::optional<DiskBackend> disk_backend;
   // Tokens of one sweep (all spans of all batches), at least max_block_requests: bounds
   // activations.
   int64_t max_sweep_tokens = 2048;
   // Tokens that a layer computes at one time (a batch): bounds scratch, so that it stays in caches.
+  // Where weights are streamed a sweep is one batch, so that each shard is done with when it is used.
   int64_t max_batch_tokens = 512;
   // Most prompt tokens of one request in a sweep; 0: no chunking beyond max_sweep_tokens.
   int64_t prompt_chunk_tokens = 512;
@@ -52,7 +61,8 @@ struct EngineInfo {
   int64_t max_block_requests = 0;
   int64_t kv_budget_pages = 0;
   KvPageNeeds kv_needs;  // pages that a request takes of those
-  int64_t weight_bytes = 0;
+  int64_t weight_bytes = 0;           // in memory
+  int64_t streamed_weight_bytes = 0;  // read from disk in every sweep
   int64_t kv_budget_bytes = 0;
 };
 
@@ -110,7 +120,8 @@ class Engine {
   virtual std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) = 0;
   // Advances every held request by its span. A finished request has left the engine and its pages
   // are free when this returns. An error concerns the whole block: nothing of it was sampled.
-  // Errors: INTERNAL (logits that are not finite, with the request; a device's fault).
+  // Errors: INTERNAL (logits that are not finite, with the request; a device's fault), DATA_LOSS (a
+  // shard that cannot be read or whose checksum differs: this engine is of no use any more).
   virtual absl::StatusOr<SweepResult> Sweep() = 0;
   // Takes requests out with their state; unknown ids are skipped.
   virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;

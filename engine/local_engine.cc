@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 #include "engine/model/forward.h"
 #include "engine/text/tokenizer_spec.h"
@@ -20,8 +21,6 @@ namespace {
 // Output tokens counted for a request beyond what it has when others ask for room. More makes
 // evictions rarer and the block smaller; an eviction costs one prefill of the request.
 constexpr int64_t kHeadroomTokens = 128;
-// An engine whose pages hold less than one request of this length is refused at start.
-constexpr int64_t kLeastKvTokens = 512;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Pack& pack) {
   if (!pack.manifest().has_tokenizer) {
@@ -43,80 +42,70 @@ absl::Status CheckTokenIds(const char* what, const std::vector<int32_t>& tokens,
   return absl::OkStatus();
 }
 
-// Most positions that a sequence grows by in one sweep.
-int64_t LongestSpan(const EngineOptions& options) {
-  return options.prompt_chunk_tokens > 0
-             ? std::min(options.prompt_chunk_tokens, options.max_sweep_tokens)
-             : options.max_sweep_tokens;
-}
-
-// How the budget is shared: weights and activations first, KV pages get the rest.
-struct MemoryPlan {
-  int64_t weight_bytes = 0;
-  int64_t kv_pages = 0;
-};
-
-absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& pack) {
-  constexpr int64_t kRounding = 3 * 4096;  // each of three buffers is rounded up by the pool
-  const ModelConfig& config = pack.manifest().config;
-  const KvLayers layers(config);
-  const KvPageNeeds needs = layers.Needs(LongestSpan(options));
-  const int64_t page_bytes = KvCache::PageBytes(KvLayoutOf(config, options.compute_type), layers);
-  const int64_t weight_bytes = ResidentWeights::Bytes(pack, options.compute_type);
-  const int64_t activation_bytes =
-      Executor::MemoryBytes(config, {options.max_sweep_tokens, options.max_batch_tokens});
-  const int64_t least_pages = needs.Most(std::min(config.context_tokens, kLeastKvTokens));
-  const int64_t rest = options.memory_budget_bytes - weight_bytes - activation_bytes - kRounding;
-  if (rest < least_pages * page_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "share a memory budget of ", options.memory_budget_bytes, " bytes: the weights of ",
-        pack.path(), " take ", weight_bytes, " as ", ComputeTypeName(options.compute_type),
-        ", activations and scratch ", activation_bytes, ", keys and values of one request ",
-        least_pages * page_bytes, "; raise the budget to at least ",
-        options.memory_budget_bytes - rest + least_pages * page_bytes,
-        " or lower max_sweep_tokens"));
+// For people: where the model is and what computes it.
+std::string DescribeDevice(const Device& device, const WeightStream* stream,
+                           const WeightPlacement& weights) {
+  if (stream == nullptr) {
+    return device.description();
   }
-  const int64_t most_pages = options.max_block_requests * needs.Most(config.context_tokens);
-  return MemoryPlan{weight_bytes, std::min(rest / page_bytes, most_pages)};
+  constexpr double kMiB = 1 << 20;
+  return absl::StrFormat("%s; weights: %.0f MiB in memory, %.0f MiB a sweep from disk by %s",
+                         device.description(), static_cast<double>(weights.resident_bytes) / kMiB,
+                         static_cast<double>(weights.streamed_bytes) / kMiB,
+                         DiskBackendName(stream->reader().backend()));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOptions& options) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
+  ASSIGN_OR_RETURN(std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
   ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(options, *pack));
-  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, pack->manifest().config));
-  RETURN_IF_ERROR(engine->CreateParts(*pack, plan.kv_pages));
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, std::move(pack)));
+  RETURN_IF_ERROR(engine->CreateParts(plan));
   const ModelConfig& config = engine->config_;
   const KvCache& cache = *engine->cache_;
   const int64_t page_bytes = KvCache::PageBytes(cache.layout(), cache.layers());
   engine->info_ = {
-      .model_digest = absl::StrCat(absl::Hex(pack->manifest().digest, absl::kZeroPad16)),
+      .model_digest = absl::StrCat(absl::Hex(engine->pack_->manifest().digest, absl::kZeroPad16)),
       .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/device"),
-      .device = engine->device_->description(),
+      .device = DescribeDevice(*engine->device_, engine->stream_.get(), plan.weights),
       .context_tokens = config.context_tokens,
       .vocabulary = config.vocabulary,
       .max_block_requests = options.max_block_requests,
       .kv_budget_pages = plan.kv_pages,
       .kv_needs = cache.layers().Needs(LongestSpan(options)),
-      .weight_bytes = plan.weight_bytes,
+      .weight_bytes = plan.weights.resident_bytes,
+      .streamed_weight_bytes = plan.weights.streamed_bytes,
       .kv_budget_bytes = plan.kv_pages * page_bytes};
   return engine;
 }
 
-LocalEngine::LocalEngine(const EngineOptions& options, ModelConfig config)
-    : options_(options), config_(std::move(config)), pool_("host", options.memory_budget_bytes) {}
+LocalEngine::LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack)
+    : options_(options),
+      pack_(std::move(pack)),
+      config_(pack_->manifest().config),
+      pool_("host", options.memory_budget_bytes) {}
 
-absl::Status LocalEngine::CreateParts(const Pack& pack, int64_t kv_pages) {
-  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(pack));
+absl::Status LocalEngine::CreateParts(const MemoryPlan& plan) {
+  DiskQueueOptions disk;
+  disk.backend = options_.disk_backend;
+  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*pack_));
   ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
-  ASSIGN_OR_RETURN(weights_, ResidentWeights::Load(pack, options_.compute_type, pool_));
+  ASSIGN_OR_RETURN(weights_, ResidentWeights::Load(*pack_, plan.weights, options_.compute_type,
+                                                   disk, pool_, device_->workers()));
+  if (!plan.weights.all_resident()) {
+    ASSIGN_OR_RETURN(stream_, WeightStream::Create(*pack_, plan.weights,
+                                                   {.compute_type = options_.compute_type,
+                                                    .ring_bytes = plan.ring_bytes,
+                                                    .disk = disk},
+                                                   pool_, device_->workers()));
+  }
   ASSIGN_OR_RETURN(cache_, KvCache::Create(pool_, KvLayoutOf(config_, options_.compute_type),
-                                           KvLayers(config_), kv_pages));
-  ASSIGN_OR_RETURN(
-      executor_,
-      Executor::Create(config_, weights_->weights(), *cache_, device_->ops(options_.compute_type),
-                       {options_.max_sweep_tokens, options_.max_batch_tokens}, pool_));
+                                           KvLayers(config_), plan.kv_pages));
+  max_batch_tokens_ = plan.executor.max_batch_tokens;
+  ASSIGN_OR_RETURN(executor_, Executor::Create(config_, weights_->weights(), stream_.get(),
+                                               *cache_, device_->ops(options_.compute_type),
+                                               plan.executor, pool_));
   return absl::OkStatus();
 }
 
@@ -283,7 +272,12 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     held_.pop_back();
   }
   GrowPages(schedule);
-  ASSIGN_OR_RETURN(SweepOutput tokens, executor_->Run(schedule, held_));
+  absl::StatusOr<SweepOutput> output = executor_->Run(schedule, held_);
+  if (stream_ != nullptr) {
+    RETURN_IF_ERROR(stream_->status());  // before what wrong weights led to
+  }
+  RETURN_IF_ERROR(output.status());
+  SweepOutput& tokens = *output;
   TakeScored(schedule, std::move(tokens.scored));
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
@@ -318,7 +312,7 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
   }
   return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
                                   .prompt_chunk_tokens = options_.prompt_chunk_tokens,
-                                  .max_batch_tokens = options_.max_batch_tokens,
+                                  .max_batch_tokens = max_batch_tokens_,
                                   .free_pages = cache_->free_pages(),
                                   .pages_per_stretch = cache_->layers().ids_per_stretch()});
 }

@@ -1,4 +1,4 @@
-// LocalEngine: the engine in this process, with all weights and KV pages in memory.
+// LocalEngine: the engine in this process; weights in memory or streamed, KV pages in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/pool.h"
 #include "engine/memory/resident_weights.h"
+#include "engine/memory/weight_stream.h"
+#include "engine/memory_plan.h"
 #include "engine/model/config.h"
 #include "engine/model/pack.h"
 #include "engine/text/tokenizer.h"
@@ -39,9 +41,9 @@ class LocalEngine : public Engine {
   absl::StatusOr<std::vector<float>> ForwardLogits(const std::vector<int32_t>& tokens);
 
  private:
-  LocalEngine(const EngineOptions& options, ModelConfig config);
+  LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack);
 
-  absl::Status CreateParts(const Pack& pack, int64_t kv_pages);
+  absl::Status CreateParts(const MemoryPlan& plan);
   absl::Status AdmitOne(EngineRequest request);
   absl::Status CheckRequest(const EngineRequest& request) const;
   absl::Status CheckSampling(const SamplingParams& sampling) const;
@@ -63,12 +65,15 @@ class LocalEngine : public Engine {
   static EngineRequest TakeState(Sequence& sequence);
 
   EngineOptions options_;
+  std::unique_ptr<Pack> pack_;
   ModelConfig config_;
+  int64_t max_batch_tokens_ = 0;
   EngineInfo info_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Tokenizer> tokenizer_;  // null for a pack without one
   Pool pool_;
   std::unique_ptr<ResidentWeights> weights_;
+  std::unique_ptr<WeightStream> stream_;  // null when all weights are in memory
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Sequence>> held_;

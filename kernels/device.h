@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/base/worker_pool.h"
 #include "kernels/ops.h"
 
 namespace nightshift {
@@ -17,6 +18,8 @@ class Device {
   virtual Ops& ops(ComputeType compute_type) = 0;
   // True when the device computes on host memory: nothing is copied.
   virtual bool unified_memory() const = 0;
+  // The host's threads, for work between calls of ops.
+  virtual WorkerPool& workers() = 0;
   // Words for people: "cpu, 2 threads, AVX3".
   virtual std::string description() const = 0;
 };

@@ -46,6 +46,9 @@ struct WeightShardView {
   int64_t outputs = 0;       // real rows here, without padding
   int64_t inputs = 0;        // K, without padding
 
+  bool Has(int64_t output) const {
+    return output >= first_output && output < first_output + outputs;
+  }
   int64_t padded_inputs() const { return RoundUp(inputs, kInputsMultiple); }
   int64_t panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
   // Elements (not bytes) of one panel.

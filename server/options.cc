@@ -39,6 +39,7 @@ bool IsOnCommandLine(const std::vector<std::string>& arguments, const std::strin
 // What the parser fills and Options does not hold as it is written.
 struct Written {
   std::string memory_budget;
+  std::string weight_budget;
   std::string compute_type = "bf16";
   std::string max_input;
   std::string max_line;
@@ -111,6 +112,12 @@ class Declaration {
     Add("memory-budget", written.memory_budget,
         "memory of the engine, as 4GiB (default: half of what is available)",
         [&options] { return SizeText(options.memory_budget_bytes); });
+    Add("weight-budget", written.weight_budget,
+        "of that, memory of weights, as 1GiB; the rest is read from disk in every sweep (default: "
+        "planned)",
+        [&options] {
+          return options.weight_budget_bytes < 0 ? "planned" : SizeText(options.weight_budget_bytes);
+        });
     AddNumber("threads", options.threads, "compute threads; 0: one a core");
     AddText("compute-type", written.compute_type, "of jobs that do not say: f32 or bf16");
     AddNumber("max-block-requests", options.max_block_requests,
@@ -216,6 +223,7 @@ absl::Status ReadSize(const std::string& key, const std::string& text, int64_t& 
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, options.memory_budget_bytes));
+  RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, options.weight_budget_bytes));
   RETURN_IF_ERROR(ReadSize("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSize("max-line-bytes", written.max_line, options.max_line_bytes));
   if (written.compute_type != "f32" && written.compute_type != "bf16") {

@@ -21,6 +21,9 @@ struct Options {
   // Weights, KV cache and scratch of the engine together. Default: half of the memory available at
   // start, which leaves the other half to the page cache and to whoever else uses the machine.
   int64_t memory_budget_bytes = 0;
+  // Of that, for weights; the rest of the model is read from disk in every sweep. -1: the engine
+  // plans it (engine/memory_plan.h).
+  int64_t weight_budget_bytes = -1;
   int64_t threads = 0;  // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;
   int64_t max_block_requests = 256;   // requests that the engine holds at one time

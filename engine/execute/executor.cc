@@ -67,10 +67,11 @@ int64_t Executor::MemoryBytes(const ModelConfig& config, const ExecutorLimits& l
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(const ModelConfig& config,
                                                            const ModelWeights& weights,
+                                                           WeightAccess* access,
                                                            const KvCache& cache, Ops& ops,
                                                            const ExecutorLimits& limits,
                                                            Pool& pool) {
-  std::unique_ptr<Executor> executor(new Executor(config, weights, cache, ops, limits));
+  std::unique_ptr<Executor> executor(new Executor(config, weights, access, cache, ops, limits));
   ASSIGN_OR_RETURN(executor->memory_,
                    pool.Reserve(MemoryBytes(config, limits), "activations and scratch"));
   const std::span<std::byte> bytes = executor->memory_.bytes();
@@ -81,14 +82,14 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(const ModelConfig& co
   return executor;
 }
 
-Executor::Executor(const ModelConfig& config, const ModelWeights& weights, const KvCache& cache,
-                   Ops& ops, const ExecutorLimits& limits)
+Executor::Executor(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
+                   const KvCache& cache, Ops& ops, const ExecutorLimits& limits)
     : config_(config),
       weights_(weights),
       limits_(limits),
-      forward_(config, cache.layout(), ops),
-      experts_(config, limits.max_batch_tokens, ops),
-      head_(config, weights, forward_, ops) {}
+      forward_(config, cache.layout(), ops, access),
+      experts_(config, limits.max_batch_tokens, ops, access),
+      head_(config, weights, access, forward_, ops) {}
 
 absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule,
                                           std::span<const std::unique_ptr<Sequence>> sequences) {

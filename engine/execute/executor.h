@@ -50,9 +50,11 @@ class Executor {
   // Bytes that Create takes from the pool.
   static int64_t MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits);
 
-  // References must outlive this. Errors: RESOURCE_EXHAUSTED (pool).
+  // References must outlive this. `access` brings the weights that are not in memory, in sweeps of
+  // one batch; null when all are. Errors: RESOURCE_EXHAUSTED (pool).
   static absl::StatusOr<std::unique_ptr<Executor>> Create(const ModelConfig& config,
                                                           const ModelWeights& weights,
+                                                          WeightAccess* access,
                                                           const KvCache& cache, Ops& ops,
                                                           const ExecutorLimits& limits, Pool& pool);
 
@@ -68,8 +70,8 @@ class Executor {
                                    std::span<const std::unique_ptr<Sequence>> sequences);
 
  private:
-  Executor(const ModelConfig& config, const ModelWeights& weights, const KvCache& cache, Ops& ops,
-           const ExecutorLimits& limits);
+  Executor(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
+           const KvCache& cache, Ops& ops, const ExecutorLimits& limits);
 
   void RunLayers(const SweepSchedule& schedule,
                  std::span<const std::unique_ptr<Sequence>> sequences);

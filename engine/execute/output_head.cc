@@ -63,19 +63,9 @@ OutputHead::Questions::Questions(std::span<const HeadRow> rows) {
   states.assign(requests.size(), InitialHeadState());
 }
 
-OutputHead::OutputHead(const ModelConfig& config, const ModelWeights& weights, Forward& forward,
-                       Ops& ops)
-    : config_(config), weights_(weights), forward_(forward), ops_(ops) {
-  for (const WeightShardView& shard : weights.head.matrix.shards) {
-    for (int64_t first = 0; first < shard.outputs; first += kChunkTokens) {
-      Chunk chunk{shard, static_cast<int32_t>(shard.first_output + first)};
-      chunk.weight.first_output = 0;
-      chunk.weight.outputs = std::min(kChunkTokens, shard.outputs - first);
-      chunk.weight.data += first / kPanelOutputs * shard.panel_elements() * FloatBytes(shard.dtype);
-      chunks_.push_back(chunk);
-    }
-  }
-}
+OutputHead::OutputHead(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
+                       Forward& forward, Ops& ops)
+    : config_(config), weights_(weights), access_(access), forward_(forward), ops_(ops) {}
 
 int64_t OutputHead::ScratchFloats(const ModelConfig& config) {
   const int64_t finished = RowStride(config.model_width) + RowStride(config.embedding_width);
@@ -87,15 +77,21 @@ absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(MatrixView hidden,
                                                              std::span<float> scratch) {
   std::vector<TokenLogprob> results;
   results.reserve(rows.size());
+  if (rows.empty()) {
+    // Past what is streamed of the head, so that the next sweep begins at its first layer.
+    ForEachChunk(Look::kOfSweep, [](const WeightShardView&, int32_t) {});
+  }
+  Look look = Look::kOfSweep;
   while (!rows.empty()) {
     const size_t count = std::min(rows.size(), static_cast<size_t>(kGroupRows));
-    RETURN_IF_ERROR(SampleGroup(hidden, rows.first(count), scratch, results));
+    RETURN_IF_ERROR(SampleGroup(hidden, rows.first(count), look, scratch, results));
     rows = rows.subspan(count);
+    look = Look::kFurther;
   }
   return results;
 }
 
-absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
+absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, Look look,
                                      std::span<float> scratch, std::vector<TokenLogprob>& results) {
   std::vector<int64_t> hidden_rows;
   for (const HeadRow& row : rows) {
@@ -104,7 +100,7 @@ absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow>
   std::span<float> rest;
   const MatrixView finished = FinishRows(hidden, hidden_rows, scratch, rest);
   Questions questions(rows);
-  Ask(finished, rest, questions);
+  Ask(finished, look, rest, questions);
   for (size_t i = 0; i < rows.size(); ++i) {
     const HeadRow& row = rows[i];
     const HeadState& own = questions.states[questions.report[i]];
@@ -125,16 +121,17 @@ absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow>
   return absl::OkStatus();
 }
 
-void OutputHead::Ask(MatrixView finished, std::span<float> scratch, Questions& questions) {
-  for (const Chunk& chunk : chunks_) {
-    MatrixView logits = Scratch(scratch).Take(finished.rows, chunk.weight.outputs);
-    ops_.MatMul({.x = finished, .weight = chunk.weight, .out = logits});
+void OutputHead::Ask(MatrixView finished, Look look, std::span<float> scratch,
+                     Questions& questions) {
+  ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
+    MatrixView logits = Scratch(scratch).Take(finished.rows, chunk.outputs);
+    ops_.MatMul({.x = finished, .weight = chunk, .out = logits});
     forward_.CapLogits(logits);
     ops_.HeadReduce({.logits = logits,
-                     .first_token = chunk.first_token,
+                     .first_token = first_token,
                      .requests = questions.requests,
                      .states = questions.states});
-  }
+  });
 }
 
 Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView finished,
@@ -143,8 +140,9 @@ Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView fin
   HeadState& state = questions.states[questions.draw[index]];
   std::optional<Candidate> drawn = Draw(*row.sampling, request, state, config_.vocabulary);
   if (!drawn.has_value()) {
-    const std::span<float> logits =
-        RowLogits(finished.Rows(static_cast<int64_t>(index), 1), scratch);
+    const MatrixView row_logits =
+        WholeLogits(finished.Rows(static_cast<int64_t>(index), 1), Look::kFurther, scratch);
+    const std::span<float> logits(row_logits.data, static_cast<size_t>(config_.vocabulary));
     for (const LogitAdjustment& adjustment : request.adjustments) {
       float& logit = logits[static_cast<size_t>(adjustment.token)];
       logit = AdjustLogit(adjustment, logit);
@@ -158,13 +156,55 @@ Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView fin
 std::vector<float> OutputHead::Logits(MatrixView hidden, std::span<const int64_t> rows,
                                       std::span<float> scratch) {
   std::vector<float> all;
+  Look look = Look::kOfSweep;
   for (const int64_t row : rows) {
     std::span<float> rest;
-    MatrixView finished = FinishRows(hidden, {&row, 1}, scratch, rest);
-    const std::span<const float> logits = RowLogits(finished, rest);
-    all.insert(all.end(), logits.begin(), logits.end());
+    const MatrixView finished = FinishRows(hidden, {&row, 1}, scratch, rest);
+    const float* logits = WholeLogits(finished, look, rest).data;
+    all.insert(all.end(), logits, logits + config_.vocabulary);
+    look = Look::kFurther;
   }
   return all;
+}
+
+void OutputHead::ForEachChunk(Look look, const UseChunk& use) {
+  const auto cut = [&](const WeightShardView& shard) {
+    for (int64_t first = 0; first < shard.outputs; first += kChunkTokens) {
+      WeightShardView chunk = shard;
+      chunk.first_output = 0;
+      chunk.outputs = std::min(kChunkTokens, shard.outputs - first);
+      chunk.data += first / kPanelOutputs * shard.panel_elements() * FloatBytes(shard.dtype);
+      use(chunk, static_cast<int32_t>(shard.first_output + first));
+    }
+  };
+  const std::span<const WeightShardView> shards = weights_.head.matrix.shards;
+  std::vector<ShardIndex> aside;
+  for (size_t i = 0; i < shards.size() && look == Look::kFurther; ++i) {
+    if (shards[i].data == nullptr) {
+      aside.push_back({weights_.head.tensor, i});
+    }
+  }
+  size_t next = 0;
+  const auto cut_in_memory = [&] {
+    for (; next < shards.size() && shards[next].data != nullptr; ++next) {
+      cut(shards[next]);
+    }
+  };
+  cut_in_memory();
+  if (!aside.empty()) {
+    access_->ReadAside(aside, [&](const WeightShardView& shard) {
+      cut(shard);
+      ++next;
+      cut_in_memory();
+    });
+    return;
+  }
+  while (next < shards.size()) {
+    cut(access_->Acquire({weights_.head.tensor, next}));
+    access_->Release();
+    ++next;
+    cut_in_memory();
+  }
 }
 
 MatrixView OutputHead::FinishRows(MatrixView hidden, std::span<const int64_t> rows,
@@ -179,15 +219,15 @@ MatrixView OutputHead::FinishRows(MatrixView hidden, std::span<const int64_t> ro
   return finished;
 }
 
-std::span<float> OutputHead::RowLogits(MatrixView finished_row, std::span<float> scratch) {
-  MatrixView logits = Scratch(scratch).Take(1, config_.vocabulary);
-  for (const Chunk& chunk : chunks_) {
-    ops_.MatMul({.x = finished_row,
-                 .weight = chunk.weight,
-                 .out = logits.Columns(chunk.first_token, chunk.weight.outputs)});
-  }
+MatrixView OutputHead::WholeLogits(MatrixView finished, Look look, std::span<float> scratch) {
+  MatrixView logits = Scratch(scratch).Take(finished.rows, config_.vocabulary);
+  ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
+    ops_.MatMul({.x = finished,
+                 .weight = chunk,
+                 .out = logits.Columns(first_token, chunk.outputs)});
+  });
   forward_.CapLogits(logits);
-  return {logits.data, static_cast<size_t>(config_.vocabulary)};
+  return logits;
 }
 
 }  // namespace nightshift

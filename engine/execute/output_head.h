@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,8 +35,10 @@ struct HeadRow {
 
 class OutputHead {
  public:
-  // References must outlive this.
-  OutputHead(const ModelConfig& config, const ModelWeights& weights, Forward& forward, Ops& ops);
+  // References must outlive this. `access` brings the shards that are not in memory; null when all
+  // are.
+  OutputHead(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
+             Forward& forward, Ops& ops);
 
   // Floats of scratch that Sample and Logits need, whatever the number of rows.
   static int64_t ScratchFloats(const ModelConfig& config);
@@ -50,32 +53,35 @@ class OutputHead {
                             std::span<float> scratch);
 
  private:
-  struct Chunk {
-    WeightShardView weight;  // its outputs counted from 0
-    int32_t first_token = 0;
-  };
+  // Which look at the head: the one that every sweep takes, or one more.
+  enum class Look : uint8_t { kOfSweep, kFurther };
+  // A chunk of the head, its outputs counted from 0, and the token of its first.
+  using UseChunk = std::function<void(const WeightShardView&, int32_t)>;
+
+  // Walks the whole head in ascending order of tokens.
+  void ForEachChunk(Look look, const UseChunk& use);
 
   // What the head is asked about a group of rows.
   struct Questions;
 
-  absl::Status SampleGroup(MatrixView hidden, std::span<const HeadRow> rows,
+  absl::Status SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, Look look,
                            std::span<float> scratch, std::vector<TokenLogprob>& results);
   // Folds all logits of `finished` into the questions' states.
-  void Ask(MatrixView finished, std::span<float> scratch, Questions& questions);
+  void Ask(MatrixView finished, Look look, std::span<float> scratch, Questions& questions);
   // Draws the token of row `index` of the group.
   Candidate DrawToken(const HeadRow& row, size_t index, MatrixView finished,
                       std::span<float> scratch, Questions& questions);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
   MatrixView FinishRows(MatrixView hidden, std::span<const int64_t> rows, std::span<float> scratch,
                         std::span<float>& rest);
-  // Whole logits of one finished row, in the front of scratch.
-  std::span<float> RowLogits(MatrixView finished_row, std::span<float> scratch);
+  // Whole logits of finished rows, [R, V], in the front of scratch, which bounds R.
+  MatrixView WholeLogits(MatrixView finished, Look look, std::span<float> scratch);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
+  WeightAccess* access_;
   Forward& forward_;
   Ops& ops_;
-  std::vector<Chunk> chunks_;
 };
 
 }  // namespace nightshift

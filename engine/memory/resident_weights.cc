@@ -1,6 +1,6 @@
 #include "engine/memory/resident_weights.h"
 
-#include <cstring>
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "engine/memory/shard_reader.h"
 #include "engine/model/tensor_names.h"
 #include "engine/model/weight_loader.h"
 #include "kernels/base/check.h"
@@ -16,19 +17,8 @@
 namespace nightshift {
 namespace {
 
-// Every tensor begins at a multiple of this: whole cache lines, as the kernels ask.
-constexpr int64_t kTensorAlignment = 64;
-
-int64_t TensorBytes(const TensorEntry& tensor, ComputeType compute_type) {
-  if (tensor.layout == TensorLayout::kVector) {
-    return RoundUp(tensor.outputs * FloatBytes(DType::kF32), kTensorAlignment);
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < tensor.shards.size(); ++i) {
-    bytes += RoundUp(LoadedShardBytes(tensor, i, compute_type), kTensorAlignment);
-  }
-  return bytes;
-}
+// Shards on their way together while loading: 16 MiB keep an NVMe disk at its sequential rate.
+constexpr size_t kLoadWindow = 4;
 
 absl::Status CheckShape(const TensorEntry& tensor, int64_t outputs, int64_t inputs) {
   if (tensor.outputs == outputs && tensor.inputs == inputs) {
@@ -46,13 +36,16 @@ absl::Status Missing(const Pack& pack, const std::string& name) {
 
 }  // namespace
 
-// Fills one ResidentWeights from a pack.
+// Fills one ResidentWeights from a pack: first the views of everything and a place for each shard,
+// then the bytes, in the order in which they lie on disk.
 class ResidentWeights::Loader {
  public:
-  Loader(const Pack& pack, ComputeType compute_type, ResidentWeights& target)
-      : pack_(pack), compute_type_(compute_type), target_(target) {}
+  Loader(const Pack& pack, const WeightPlacement& placement, ComputeType compute_type,
+         ResidentWeights& target)
+      : pack_(pack), placement_(placement), compute_type_(compute_type), target_(target) {}
 
   absl::Status LoadModel();
+  absl::Status ReadShards(const DiskQueueOptions& disk, Pool& pool, WorkerPool& workers);
 
  private:
   absl::Status LoadLayer(int64_t layer, LayerWeights& target);
@@ -65,28 +58,29 @@ class ResidentWeights::Loader {
   // `target` stays null when the pack has no such vector and it is not required.
   absl::Status LoadVectorInto(const std::string& name, int64_t size, bool required,
                               const float*& target);
-  std::byte* Carve(int64_t bytes);
+  // The place of a resident shard, to be read later; null for a streamed one.
+  std::byte* Place(ShardIndex shard);
+  bool IsExpanded(ShardIndex shard) const;
+  size_t IndexOf(const TensorEntry& tensor) const {
+    return static_cast<size_t>(&tensor - pack_.manifest().tensors.data());
+  }
 
   const Pack& pack_;
+  const WeightPlacement& placement_;
   ComputeType compute_type_;
   ResidentWeights& target_;
   int64_t used_bytes_ = 0;
+  std::vector<ShardTarget> places_;
 };
 
-int64_t ResidentWeights::Bytes(const Pack& pack, ComputeType compute_type) {
-  int64_t bytes = 0;
-  for (const TensorEntry& tensor : pack.manifest().tensors) {
-    bytes += TensorBytes(tensor, compute_type);
-  }
-  return bytes;
-}
-
-absl::StatusOr<std::unique_ptr<ResidentWeights>> ResidentWeights::Load(const Pack& pack,
-                                                                       ComputeType compute_type,
-                                                                       Pool& pool) {
-  ASSIGN_OR_RETURN(Buffer buffer, pool.Reserve(Bytes(pack, compute_type), "weights"));
+absl::StatusOr<std::unique_ptr<ResidentWeights>> ResidentWeights::Load(
+    const Pack& pack, const WeightPlacement& placement, ComputeType compute_type,
+    const DiskQueueOptions& disk, Pool& pool, WorkerPool& workers) {
+  ASSIGN_OR_RETURN(Buffer buffer, pool.Reserve(placement.resident_bytes, "weights"));
   std::unique_ptr<ResidentWeights> resident(new ResidentWeights(std::move(buffer)));
-  RETURN_IF_ERROR(Loader(pack, compute_type, *resident).LoadModel());
+  Loader loader(pack, placement, compute_type, *resident);
+  RETURN_IF_ERROR(loader.LoadModel());
+  RETURN_IF_ERROR(loader.ReadShards(disk, pool, workers));
   return resident;
 }
 
@@ -194,13 +188,10 @@ absl::Status ResidentWeights::Loader::LoadMatrix(const std::string& name, int64_
     return Missing(pack_, name);
   }
   RETURN_IF_ERROR(CheckShape(*tensor, outputs, inputs));
+  target.tensor = IndexOf(*tensor);
   std::vector<WeightShardView>& shards = target_.shards_.emplace_back();
   for (size_t i = 0; i < tensor->shards.size(); ++i) {
-    const int64_t bytes = LoadedShardBytes(*tensor, i, compute_type_);
-    std::byte* data = Carve(bytes);
-    RETURN_IF_ERROR(
-        LoadShard(pack_, *tensor, i, compute_type_, {data, static_cast<size_t>(bytes)}));
-    shards.push_back(LoadedShardView(*tensor, i, compute_type_, data));
+    shards.push_back(LoadedShardView(*tensor, i, compute_type_, Place({target.tensor, i})));
   }
   target.matrix = {outputs, inputs, shards};
   return absl::OkStatus();
@@ -216,19 +207,68 @@ absl::Status ResidentWeights::Loader::LoadVectorInto(const std::string& name, in
     return Missing(pack_, name);
   }
   RETURN_IF_ERROR(CheckShape(*tensor, size, 1));
-  ASSIGN_OR_RETURN(const std::vector<float> values, LoadVector(pack_, *tensor));
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
-  std::byte* data = Carve(static_cast<int64_t>(bytes.size()));
-  std::memcpy(data, bytes.data(), bytes.size());
-  target = reinterpret_cast<const float*>(data);
+  if (tensor->shards.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("load tensor ", name, ": a vector of ",
+                                                   tensor->shards.size(), " shards, must be 1"));
+  }
+  target = reinterpret_cast<const float*>(Place({IndexOf(*tensor), 0}));
   return absl::OkStatus();
 }
 
-std::byte* ResidentWeights::Loader::Carve(int64_t bytes) {
-  std::byte* data = target_.buffer_.bytes().data() + used_bytes_;
-  used_bytes_ += RoundUp(bytes, kTensorAlignment);
-  CHECK_LE(used_bytes_, static_cast<int64_t>(target_.buffer_.bytes().size()));
-  return data;
+std::byte* ResidentWeights::Loader::Place(ShardIndex shard) {
+  if (!placement_.is_resident[shard.tensor][shard.shard]) {
+    return nullptr;
+  }
+  const size_t bytes = static_cast<size_t>(
+      ResidentShardBytes(pack_.manifest().tensors[shard.tensor], shard.shard, compute_type_));
+  const std::span<std::byte> memory =
+      target_.buffer_.bytes().subspan(static_cast<size_t>(used_bytes_), bytes);
+  used_bytes_ += static_cast<int64_t>(bytes);
+  places_.push_back({shard, memory});
+  return memory.data();
+}
+
+bool ResidentWeights::Loader::IsExpanded(ShardIndex shard) const {
+  const TensorEntry& tensor = pack_.manifest().tensors[shard.tensor];
+  return tensor.layout == TensorLayout::kMatMul &&
+         LoadedDType(tensor.dtype, compute_type_) != tensor.dtype;
+}
+
+absl::Status ResidentWeights::Loader::ReadShards(const DiskQueueOptions& disk, Pool& pool,
+                                                 WorkerPool& workers) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ShardReader> reader, ShardReader::Create(pack_, disk));
+  std::vector<ShardTarget> plain;
+  std::vector<ShardTarget> expanded;
+  int64_t slot_bytes = 0;
+  for (const ShardTarget& place : places_) {
+    const bool is_expanded = IsExpanded(place.shard);
+    (is_expanded ? expanded : plain).push_back(place);
+    if (is_expanded) {
+      slot_bytes = std::max(slot_bytes, TransferBytes(reader->EntryOf(place.shard).bytes));
+    }
+  }
+  RETURN_IF_ERROR(reader->ReadEach(plain, kLoadWindow, [](ShardIndex, auto) {}));
+  if (expanded.empty()) {
+    return absl::OkStatus();
+  }
+  const size_t num_slots = std::clamp<size_t>(
+      static_cast<size_t>(pool.free_bytes() / slot_bytes), 1, kLoadWindow);
+  ASSIGN_OR_RETURN(const Buffer slots, pool.Reserve(static_cast<int64_t>(num_slots) * slot_bytes,
+                                                    "weights to be expanded"));
+  std::vector<ShardTarget> stored;
+  for (size_t i = 0; i < expanded.size(); ++i) {
+    const size_t slot = static_cast<size_t>(slot_bytes);
+    stored.push_back({expanded[i].shard, slots.bytes().subspan(i % num_slots * slot, slot)});
+  }
+  size_t next = 0;
+  return reader->ReadEach(
+      stored, num_slots, [&](ShardIndex shard, std::span<const std::byte> bytes) {
+        const TensorEntry& tensor = reader->TensorOf(shard);
+        const size_t loaded =
+            static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
+        ExpandShard(tensor, shard.shard, compute_type_, bytes,
+                    expanded[next++].memory.first(loaded), workers);
+      });
 }
 
 }  // namespace nightshift

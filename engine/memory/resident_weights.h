@@ -1,4 +1,5 @@
-// ResidentWeights: all weights of a pack in memory, for as long as the engine lives.
+// ResidentWeights: the weights of a pack that stay in memory for as long as the engine lives, and the
+// views of all of them.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,29 @@
 
 #include "absl/status/statusor.h"
 
+#include "engine/io/disk_queue.h"
 #include "engine/memory/pool.h"
+#include "engine/memory/weight_placement.h"
 #include "engine/model/pack.h"
 #include "engine/model/weights.h"
+#include "kernels/base/worker_pool.h"
 #include "kernels/dtype.h"
 
 namespace nightshift {
 
 class ResidentWeights {
  public:
-  // Bytes that Load takes from the pool.
-  static int64_t Bytes(const Pack& pack, ComputeType compute_type);
-
-  // Reads, verifies and expands every tensor of the pack.
-  // Errors: RESOURCE_EXHAUSTED (pool); DATA_LOSS (checksum, with tensor, shard and offset);
-  // INVALID_ARGUMENT naming a tensor that the model's configuration needs and the pack lacks.
+  // Reads, verifies and expands the shards that `placement` keeps in memory, its resident_bytes of
+  // the pool. Shards to be expanded pass through memory that is free again when this returns.
+  // Errors: RESOURCE_EXHAUSTED (pool); as ShardReader; INVALID_ARGUMENT naming a tensor that the
+  // model's configuration needs and the pack lacks.
   static absl::StatusOr<std::unique_ptr<ResidentWeights>> Load(const Pack& pack,
+                                                               const WeightPlacement& placement,
                                                                ComputeType compute_type,
-                                                               Pool& pool);
+                                                               const DiskQueueOptions& disk,
+                                                               Pool& pool, WorkerPool& workers);
 
+  // Shards that are not in memory have no data.
   const ModelWeights& weights() const { return weights_; }
 
  private:

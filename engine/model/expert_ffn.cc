@@ -8,8 +8,9 @@
 
 namespace nightshift {
 
-ExpertFeedForward::ExpertFeedForward(const ModelConfig& config, int64_t piece_rows, Ops& ops)
-    : config_(config), piece_rows_(piece_rows), ops_(ops) {}
+ExpertFeedForward::ExpertFeedForward(const ModelConfig& config, int64_t piece_rows, Ops& ops,
+                                     WeightAccess* access)
+    : config_(config), piece_rows_(piece_rows), ops_(ops), access_(access) {}
 
 int64_t ExpertFeedForward::ScratchFloats(const ModelConfig& config, int64_t rows,
                                          int64_t piece_rows) {
@@ -44,7 +45,7 @@ void ExpertFeedForward::Route(const MatMulWeights& router, MatrixView x, std::sp
   for (int64_t first = 0; first < x.rows; first += piece_rows_) {
     const int64_t count = std::min(piece_rows_, x.rows - first);
     MatrixView logits = Scratch(scratch).Take(count, experts.count);
-    Linear(router, x.Rows(first, count), logits);
+    RouterLinear(router, x.Rows(first, count), logits);
     for (int64_t row = 0; row < count; ++row) {
       ChooseExperts(
           {logits.row(row), static_cast<size_t>(experts.count)}, experts.normalise,
@@ -93,9 +94,34 @@ void ExpertFeedForward::RunExpert(const ExpertWeights& weights, std::span<const 
   }
 }
 
+void ExpertFeedForward::RouterLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
+  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
+    const WeightShardView& shard = weights.matrix.shards[i];
+    const bool is_streamed = shard.data == nullptr;
+    ops_.MatMul({.x = x,
+                 .weight = is_streamed ? access_->Acquire({weights.tensor, i}) : shard,
+                 .bias = weights.bias,
+                 .out = out});
+    if (is_streamed) {
+      access_->Release();
+    }
+  }
+}
+
 void ExpertFeedForward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  for (const WeightShardView& shard : weights.matrix.shards) {
+  const auto multiply = [&](const WeightShardView& shard) {
     ops_.MatMul({.x = x, .weight = shard, .bias = weights.bias, .out = out});
+  };
+  std::vector<ShardIndex> hit;
+  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
+    if (weights.matrix.shards[i].data != nullptr) {
+      multiply(weights.matrix.shards[i]);
+    } else {
+      hit.push_back({weights.tensor, i});
+    }
+  }
+  if (!hit.empty()) {
+    access_->ReadAside(hit, multiply);
   }
 }
 

@@ -19,8 +19,9 @@ namespace nightshift {
 class ExpertFeedForward {
  public:
   // References must outlive this. Rows are routed and computed at most `piece_rows` at a time,
-  // which bounds scratch.
-  ExpertFeedForward(const ModelConfig& config, int64_t piece_rows, Ops& ops);
+  // which bounds scratch. `access` brings the shards that have no data; null when all have.
+  ExpertFeedForward(const ModelConfig& config, int64_t piece_rows, Ops& ops,
+                    WeightAccess* access = nullptr);
 
   // Floats of scratch that a call with `rows` rows needs; 0 for models without experts.
   static int64_t ScratchFloats(const ModelConfig& config, int64_t rows, int64_t piece_rows);
@@ -35,11 +36,14 @@ class ExpertFeedForward {
   void RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
                  std::span<const float> factors, MatrixView x, std::span<float> scratch,
                  MatrixView hidden);
+  // Shards that are not in memory come in the order of a sweep; those of experts as they are hit.
+  void RouterLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
 
   const ModelConfig& config_;
   int64_t piece_rows_;
   Ops& ops_;
+  WeightAccess* access_;
   // Reused from layer to layer.
   std::vector<ExpertChoice> choices_;     // [T, per_token]
   std::vector<int64_t> first_of_expert_;  // [X + 1] where an expert's rows begin in the next two

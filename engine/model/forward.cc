@@ -89,10 +89,12 @@ std::vector<float> InverseFrequencies(const RopeConfig& rope) {
   return frequencies;
 }
 
-Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops)
+Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops,
+                 WeightAccess* access)
     : config_(config),
       kv_layout_(kv_layout),
       ops_(ops),
+      access_(access),
       inverse_frequencies_(InverseFrequencies(config.rope)),
       sliding_inverse_frequencies_(InverseFrequencies(config.sliding_rope.value_or(config.rope))) {}
 
@@ -114,10 +116,10 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
                     MatrixView hidden) {
   if (weights.project_in.exists()) {
     MatrixView embedded = Scratch(scratch).Take(hidden.rows, config_.embedding_width);
-    ops_.EmbeddingGather(weights.embed.matrix, ids, false, embedded);
+    Gather(weights.embed, ids, false, embedded);
     Linear(weights.project_in, embedded, hidden);
   } else {
-    ops_.EmbeddingGather(weights.embed.matrix, ids, false, hidden);
+    Gather(weights.embed, ids, false, hidden);
   }
   if (config_.embedding_multiplier != 1.0F) {
     ops_.Scale(config_.embedding_multiplier, hidden);
@@ -127,7 +129,7 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
     for (int32_t& row : learned_rows_) {
       row += static_cast<int32_t>(config_.learned_position_offset);
     }
-    ops_.EmbeddingGather(weights.positions.matrix, learned_rows_, true, hidden);
+    Gather(weights.positions, learned_rows_, true, hidden);
   }
 }
 
@@ -300,16 +302,49 @@ void Forward::Norm(const NormWeights& weights, MatrixView x, MatrixView out) {
   }
 }
 
-void Forward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  for (const WeightShardView& shard : weights.matrix.shards) {
-    ops_.MatMul({.x = x, .weight = shard, .bias = weights.bias, .out = out});
+void Forward::Gather(const MatMulWeights& table, std::span<const int32_t> ids, bool accumulate,
+                     MatrixView out) {
+  std::vector<WeightShardView> in_memory;
+  std::vector<ShardIndex> hit;
+  for (size_t i = 0; i < table.matrix.shards.size(); ++i) {
+    const WeightShardView& shard = table.matrix.shards[i];
+    if (shard.data != nullptr) {
+      in_memory.push_back(shard);
+    } else if (std::any_of(ids.begin(), ids.end(), [&](int32_t id) { return shard.Has(id); })) {
+      hit.push_back({table.tensor, i});
+    }
+  }
+  const auto gather = [&](std::span<const WeightShardView> shards) {
+    ops_.EmbeddingGather({table.matrix.outputs, table.matrix.inputs, shards}, ids, accumulate, out);
+  };
+  gather(in_memory);
+  if (!hit.empty()) {
+    access_->ReadAside(hit, [&](const WeightShardView& shard) { gather({&shard, 1}); });
   }
 }
 
-void Forward::AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  for (const WeightShardView& shard : weights.matrix.shards) {
-    ops_.MatMul({.x = x, .weight = shard, .bias = weights.bias, .out = out, .accumulate = true});
+void Forward::Multiply(const MatMulWeights& weights, MatrixView x, bool accumulate,
+                       MatrixView out) {
+  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
+    const WeightShardView& shard = weights.matrix.shards[i];
+    const bool is_streamed = shard.data == nullptr;
+    ops_.MatMul({.x = x,
+                 .weight = is_streamed ? access_->Acquire({weights.tensor, i}) : shard,
+                 .bias = weights.bias,
+                 .out = out,
+                 .accumulate = accumulate});
+    if (is_streamed) {
+      access_->Release();
+    }
   }
+}
+
+void Forward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
+  Multiply(weights, x, false, out);
+}
+
+void Forward::AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
+  Multiply(weights, x, true, out);
 }
 
 }  // namespace nightshift

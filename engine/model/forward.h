@@ -37,8 +37,10 @@ struct LayerBatch {
 
 class Forward {
  public:
-  // References must outlive this; `ops` decides the compute type.
-  Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops);
+  // References must outlive this; `ops` decides the compute type. `access` brings the shards that
+  // have no data; null when all have.
+  Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops,
+          WeightAccess* access = nullptr);
 
   // Floats of scratch that a call with `rows` rows needs.
   static int64_t ScratchFloats(const ModelConfig& config, int64_t rows);
@@ -66,6 +68,11 @@ class Forward {
 
  private:
   void Norm(const NormWeights& weights, MatrixView x, MatrixView out);
+  // out (+)= rows of `table` by `ids`.
+  void Gather(const MatMulWeights& table, std::span<const int32_t> ids, bool accumulate,
+              MatrixView out);
+  // out (+)= x times the weights, plus their bias.
+  void Multiply(const MatMulWeights& weights, MatrixView x, bool accumulate, MatrixView out);
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
@@ -81,6 +88,7 @@ class Forward {
   const ModelConfig& config_;
   KvPageLayout kv_layout_;
   Ops& ops_;
+  WeightAccess* access_;
   std::vector<float> inverse_frequencies_;
   std::vector<float> sliding_inverse_frequencies_;
   std::vector<int32_t> learned_rows_;  // reused: positions + offset

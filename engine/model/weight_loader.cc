@@ -6,7 +6,6 @@
 
 #include "engine/model/stored_panel.h"
 #include "kernels/base/check.h"
-#include "kernels/base/status_macros.h"
 #include "kernels/convert.h"
 #include "kernels/panel_layout.h"
 
@@ -26,17 +25,17 @@ void RoundToBF16(DType source_type, const std::byte* source, int64_t count, std:
   }
 }
 
-// Panels of a quantised type to F32 or BF16.
-void ExpandPanels(const TensorEntry& tensor, std::span<const std::byte> stored, DType loaded,
+// One panel to the type that ops read.
+void ConvertPanel(const TensorEntry& tensor, std::span<const std::byte> stored, DType loaded,
                   std::byte* target) {
-  const size_t panel_bytes = static_cast<size_t>(StoredPanelBytes(tensor.dtype, tensor.inputs));
   const int64_t elements = PanelElements(kPanelOutputs, tensor.inputs);
-  std::vector<float> panel(static_cast<size_t>(elements));
-  for (; !stored.empty(); stored = stored.subspan(panel_bytes)) {
-    ExpandPanel(tensor.dtype, stored.first(panel_bytes), tensor.inputs, panel.data());
-    RoundFromF32(panel.data(), elements, loaded, target);
-    target += elements * FloatBytes(loaded);
+  if (IsFloat(tensor.dtype)) {
+    RoundToBF16(tensor.dtype, stored.data(), elements, target);
+    return;
   }
+  std::vector<float> panel(static_cast<size_t>(elements));
+  ExpandPanel(tensor.dtype, stored, tensor.inputs, panel.data());
+  RoundFromF32(panel.data(), elements, loaded, target);
 }
 
 }  // namespace
@@ -58,24 +57,22 @@ int64_t LoadedBytes(const TensorEntry& tensor, ComputeType compute_type) {
          FloatBytes(LoadedDType(tensor.dtype, compute_type));
 }
 
-absl::Status LoadShard(const Pack& pack, const TensorEntry& tensor, size_t shard_index,
-                       ComputeType compute_type, std::span<std::byte> target) {
+void ExpandShard(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type,
+                 std::span<const std::byte> stored, std::span<std::byte> target,
+                 WorkerPool& workers) {
   CHECK(tensor.layout == TensorLayout::kMatMul);
   CHECK_EQ(static_cast<int64_t>(target.size()),
            LoadedShardBytes(tensor, shard_index, compute_type));
   const DType loaded = LoadedDType(tensor.dtype, compute_type);
-  if (loaded == tensor.dtype) {
-    return pack.ReadShard(tensor, shard_index, target);
-  }
-  std::vector<std::byte> stored(static_cast<size_t>(tensor.shards[shard_index].bytes));
-  RETURN_IF_ERROR(pack.ReadShard(tensor, shard_index, stored));
-  if (IsFloat(tensor.dtype)) {
-    RoundToBF16(tensor.dtype, stored.data(),
-                static_cast<int64_t>(stored.size()) / FloatBytes(tensor.dtype), target.data());
-  } else {
-    ExpandPanels(tensor, stored, loaded, target.data());
-  }
-  return absl::OkStatus();
+  const size_t panel_bytes = static_cast<size_t>(StoredPanelBytes(tensor.dtype, tensor.inputs));
+  const size_t loaded_bytes = static_cast<size_t>(
+      PanelElements(kPanelOutputs, tensor.inputs) * FloatBytes(loaded));
+  const int64_t num_panels = static_cast<int64_t>(target.size() / loaded_bytes);
+  workers.ParallelFor(num_panels, [&](int64_t panel, int /*worker*/) {
+    const size_t index = static_cast<size_t>(panel);
+    ConvertPanel(tensor, stored.subspan(index * panel_bytes, panel_bytes), loaded,
+                 target.data() + index * loaded_bytes);
+  });
 }
 
 WeightShardView LoadedShardView(const TensorEntry& tensor, size_t shard_index,
@@ -86,20 +83,6 @@ WeightShardView LoadedShardView(const TensorEntry& tensor, size_t shard_index,
           .first_output = shard.first_output,
           .outputs = shard.outputs,
           .inputs = tensor.inputs};
-}
-
-absl::StatusOr<std::vector<float>> LoadVector(const Pack& pack, const TensorEntry& tensor) {
-  CHECK(tensor.layout == TensorLayout::kVector);
-  std::vector<float> values(static_cast<size_t>(tensor.outputs));
-  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
-  for (size_t i = 0; i < tensor.shards.size(); ++i) {
-    const ShardEntry& shard = tensor.shards[i];
-    RETURN_IF_ERROR(pack.ReadShard(
-        tensor, i,
-        bytes.subspan(static_cast<size_t>(shard.first_output * FloatBytes(DType::kF32)),
-                      static_cast<size_t>(shard.bytes))));
-  }
-  return values;
 }
 
 }  // namespace nightshift

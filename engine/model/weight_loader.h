@@ -1,4 +1,4 @@
-// Brings a pack's tensors into memory in the form that ops of one compute type read.
+// What a pack's tensors become in memory: the form that ops of one compute type read.
 //
 // f32: F32, F16 and BF16 weights stay as stored, quantised ones are expanded to F32.
 // bf16: everything becomes BF16, rounded to nearest even; for quantised weights that is a second
@@ -8,12 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 
 #include "engine/model/pack.h"
+#include "kernels/base/worker_pool.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift {
@@ -26,17 +23,15 @@ DType LoadedDType(DType stored, ComputeType compute_type);
 int64_t LoadedShardBytes(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type);
 int64_t LoadedBytes(const TensorEntry& tensor, ComputeType compute_type);
 
-// Reads, verifies and expands one shard of a matmul tensor into `target`, which is exactly
-// LoadedShardBytes long and 64-byte aligned. Thread-safe.
-// Errors: DATA_LOSS naming tensor, shard and offset.
-absl::Status LoadShard(const Pack& pack, const TensorEntry& tensor, size_t shard_index,
-                       ComputeType compute_type, std::span<std::byte> target);
+// Brings the stored bytes of a matmul tensor's shard to the form that ops read, one panel a task.
+// `target` is exactly LoadedShardBytes long and 64-byte aligned. For shards of another type than
+// LoadedDType; others are read as they are stored.
+void ExpandShard(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type,
+                 std::span<const std::byte> stored, std::span<std::byte> target,
+                 WorkerPool& workers);
 
-// The view of a shard that LoadShard wrote to `data`.
+// The view of a shard whose bytes, as ops read them, are at `data`.
 WeightShardView LoadedShardView(const TensorEntry& tensor, size_t shard_index,
                                 ComputeType compute_type, const std::byte* data);
-
-// A vector tensor (norm weight, bias) as f32 [N]. Errors: as LoadShard.
-absl::StatusOr<std::vector<float>> LoadVector(const Pack& pack, const TensorEntry& tensor);
 
 }  // namespace nightshift

@@ -2,15 +2,43 @@
 // A weight that a family does not have is empty: no shards, or null.
 #pragma once
 
+#include <cstddef>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "kernels/tensor_view.h"
 
 namespace nightshift {
 
-// A matrix [N, K] with an optional bias [N].
+// A shard of a pack: indices in manifest.tensors and in its shards.
+struct ShardIndex {
+  size_t tensor = 0;
+  size_t shard = 0;
+
+  bool operator==(const ShardIndex&) const = default;
+};
+
+// Brings shards that are not in memory while they are used. Implemented above this package, by
+// engine/memory/weight_stream.
+class WeightAccess {
+ public:
+  virtual ~WeightAccess() = default;
+  // The next shard that is not in memory; the order of the pack, once in every sweep. Valid until
+  // Release. `expected` is what the caller believes it to be.
+  virtual WeightShardView Acquire(ShardIndex expected) = 0;
+  virtual void Release() = 0;
+  // Shards that are not next (tables of which rows are needed, a second look at the head): hands
+  // them to `use` one by one, in order.
+  virtual void ReadAside(std::span<const ShardIndex> shards,
+                         const std::function<void(const WeightShardView&)>& use) = 0;
+};
+
+// A matrix [N, K] with an optional bias [N]. Shards without data are not in memory: WeightAccess
+// brings them.
 struct MatMulWeights {
   WeightView matrix;
+  size_t tensor = 0;  // index in the pack's manifest
   const float* bias = nullptr;
 
   bool exists() const { return !matrix.shards.empty(); }

@@ -37,6 +37,7 @@ class CpuDevice : public Device {
     return compute_type == ComputeType::kF32 ? f32_ops_ : bf16_ops_;
   }
   bool unified_memory() const override { return true; }
+  WorkerPool& workers() override { return pool_; }
   std::string description() const override {
     const int threads = pool_.num_threads();
     return absl::StrCat("cpu, ", threads, threads == 1 ? " thread, " : " threads, ",

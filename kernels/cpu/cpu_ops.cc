@@ -44,10 +44,11 @@ void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float
   const auto after = std::upper_bound(
       table.shards.begin(), table.shards.end(), id,
       [](int64_t row, const WeightShardView& shard) { return row < shard.first_output; });
-  CHECK(after != table.shards.begin());
+  if (after == table.shards.begin() || !(after - 1)->Has(id)) {
+    return;
+  }
   const WeightShardView& shard = *(after - 1);
   const int64_t n = id - shard.first_output;
-  CHECK_LT(n, shard.outputs);
   for (int64_t k = 0; k < table.inputs; ++k) {
     const float value = ElementAt(shard, PanelOffset(n, k, shard.padded_inputs()));
     out[k] = accumulate ? out[k] + value : value;

@@ -22,6 +22,7 @@ EngineOptions TinyOptions() {
   options.compute_type = ComputeType::kF32;
   options.num_threads = 1;
   options.memory_budget_bytes = int64_t{64} << 20;
+  options.weight_budget_bytes = INT64_MAX;  // all in memory: what is left are KV pages
   options.max_block_requests = 8;
   return options;
 }

@@ -46,11 +46,13 @@ TEST_F(OptionsTest, ReadsFlags) {
   ASSERT_OK_AND_ASSIGN(
       const CommandLine line,
       Read({"--model", "a", "--model", "b", "--state-dir", "/s", "--memory-budget", "3GiB",
+            "--weight-budget", "1GiB",
             "--listen", "127.0.0.1:0", "--compute-type", "f32", "--threads=3"}));
   EXPECT_EQ(line.command, Command::kServe);
   EXPECT_THAT(line.options.models, ElementsAre("a", "b"));
   EXPECT_THAT(line.options.listen, ElementsAre("127.0.0.1:0"));
   EXPECT_EQ(line.options.memory_budget_bytes, int64_t{3} << 30);
+  EXPECT_EQ(line.options.weight_budget_bytes, int64_t{1} << 30);
   EXPECT_EQ(line.options.compute_type, ComputeType::kF32);
   EXPECT_EQ(line.options.threads, 3);
 }

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/model/pack_import.h"
-#include "engine/model/weight_loader.h"
 #include "kernels/convert.h"
+#include "tests/support/load_shard.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_gguf.h"

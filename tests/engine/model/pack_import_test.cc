@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/weight_loader.h"
 #include "kernels/convert.h"
 #include "tests/support/golden.h"
+#include "tests/support/load_shard.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 

@@ -10,10 +10,10 @@
 #include "absl/strings/str_format.h"
 
 #include "engine/model/pack_import.h"
-#include "engine/model/weight_loader.h"
 #include "kernels/base/checksum.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/golden.h"
+#include "tests/support/load_shard.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,0 +1,89 @@
+#include "engine/memory/shard_reader.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/check.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
+#include "kernels/tensor_view.h"
+
+namespace nightshift {
+
+int64_t TransferBytes(int64_t stored_bytes) {
+  return RoundUp(stored_bytes, kDiskAlignment);
+}
+
+absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::Create(const Pack& pack,
+                                                                 const DiskQueueOptions& options) {
+  ASSIGN_OR_RETURN(DiskFile file, DiskFile::Open(absl::StrCat(pack.path(), "/", kExtentFile)));
+  ASSIGN_OR_RETURN(std::unique_ptr<DiskQueue> disk, DiskQueue::Create(options));
+  return std::unique_ptr<ShardReader>(new ShardReader(pack, std::move(file), std::move(disk)));
+}
+
+ShardReader::ShardReader(const Pack& pack, DiskFile file, std::unique_ptr<DiskQueue> disk)
+    : pack_(pack), file_(std::move(file)), disk_(std::move(disk)) {}
+
+PendingShard ShardReader::Submit(const ShardTarget& target) {
+  const ShardEntry& entry = EntryOf(target.shard);
+  const size_t bytes = static_cast<size_t>(TransferBytes(entry.bytes));
+  CHECK_LE(bytes, target.memory.size());
+  PendingShard pending{target.shard, target.memory.first(bytes), std::make_unique<Fence>()};
+  disk_->Submit({.file = &file_,
+                 .offset = entry.offset,
+                 .memory = pending.memory,
+                 .fence = pending.fence.get(),
+                 .checksum = Checksum{.bytes = entry.bytes, .xxh3 = entry.xxh3}});
+  return pending;
+}
+
+absl::Status ShardReader::Wait(const PendingShard& pending) {
+  const RealClock clock;
+  const int64_t start_us = clock.MonotonicMicros();
+  const absl::Status status = pending.fence->Wait();
+  wait_us_ += clock.MonotonicMicros() - start_us;
+  if (status.ok()) {
+    return status;
+  }
+  return absl::Status(status.code(),
+                      absl::StrCat("read shard ", pending.shard.shard, " of tensor ",
+                                   TensorOf(pending.shard).name, ": ", status.message()));
+}
+
+absl::Status ShardReader::ReadEach(
+    std::span<const ShardTarget> targets, size_t window,
+    const std::function<void(ShardIndex, std::span<const std::byte>)>& use) {
+  std::deque<PendingShard> pending;
+  absl::Status first_error;
+  for (size_t next = 0; next < targets.size() || !pending.empty();) {
+    // After an error nothing more is begun, but what has begun still writes into its memory.
+    while (first_error.ok() && next < targets.size() && pending.size() < window) {
+      pending.push_back(Submit(targets[next]));
+      ++next;
+    }
+    if (pending.empty()) {
+      return first_error;
+    }
+    const PendingShard& oldest = pending.front();
+    first_error.Update(Wait(oldest));
+    if (first_error.ok()) {
+      const size_t bytes = static_cast<size_t>(EntryOf(oldest.shard).bytes);
+      use(oldest.shard, oldest.memory.first(bytes));
+    }
+    pending.pop_front();
+  }
+  return first_error;
+}
+
+const TensorEntry& ShardReader::TensorOf(ShardIndex shard) const {
+  return pack_.manifest().tensors[shard.tensor];
+}
+
+const ShardEntry& ShardReader::EntryOf(ShardIndex shard) const {
+  return TensorOf(shard).shards[shard.shard];
+}
+
+}  // namespace nightshift
