@@ -16,7 +16,6 @@ namespace {
 
 constexpr int32_t kDefaultAttempts = 3;
 constexpr int32_t kMaxAttempts = 100;
-constexpr int64_t kDefaultOutputTokens = 256;
 constexpr int kMaxLabels = 16;
 constexpr size_t kMaxLabelKeyBytes = 64;
 constexpr size_t kMaxLabelValueBytes = 512;
@@ -95,7 +94,6 @@ v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
     spec.set_max_attempts(kDefaultAttempts);
   }
   v1::SamplingOptions resolved;
-  resolved.set_max_output_tokens(kDefaultOutputTokens);
   resolved.set_temperature(0.0);
   resolved.set_top_p(1.0);
   resolved.set_top_k(0);

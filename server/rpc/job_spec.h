@@ -17,7 +17,8 @@ namespace nightshift {
 absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits);
 
 // What a spec becomes when it is stored: no field is left to a default that a later version or
-// another daemon might read differently.
+// another daemon might read differently, but for max_output_tokens: a length that nobody asked for
+// is clipped to the context, and one that somebody did is not.
 struct SpecDefaults {
   absl::string_view model;  // as the catalog names it
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;

@@ -5,7 +5,7 @@ import json
 import unittest
 
 from e2e_lib import (ROOT, EndToEndTest, read_rows, run_client, smollm2_pack, start_client,
-                     write_rows)
+                     tiny_pack, write_rows)
 
 PARIS = "The capital of France is"
 # As tests/engine/execute/smollm2_test.cc.
@@ -51,6 +51,16 @@ class SamplingTest(EndToEndTest):
         self.assertEqual(by_id["endless"]["usage"]["completion_tokens"], 40)
         self.assertEqual(by_id["endless"]["finish_reason"], "length")
         self.assertEqual(by_id["min_p"]["text"], by_id["plain"]["text"])
+
+    def test_a_length_that_nobody_asked_for_ends_at_the_context(self):
+        daemon = self.daemon("--model", tiny_pack("llama_tied")).start()  # a context of 256 tokens
+        results = self.run_job(daemon, [
+            {"id": "open", "prompt": [5] * 100, "ignore_eos": True},
+            {"id": "asked", "prompt": [5] * 100, "max_tokens": 157}], exit_code=3)
+        by_id = {row["id"]: row for row in results}
+        self.assertEqual(by_id["open"]["usage"]["completion_tokens"], 156)
+        self.assertEqual(by_id["open"]["finish_reason"], "length")
+        self.assertEqual(by_id["asked"]["error"]["code"], "context_length_exceeded")
 
     def test_options_of_the_command_hold_for_rows_that_do_not_say(self):
         results = self.run_job(self.start(), [

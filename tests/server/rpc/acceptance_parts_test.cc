@@ -31,7 +31,7 @@ TEST(JobSpecTest, KeepsWhatTheCallerSaid) {
   const v1::JobSpec resolved = ResolveSpec(spec, {.model = "m", .seed = 9});
   EXPECT_EQ(resolved.sampling().temperature(), 0.7);
   EXPECT_EQ(resolved.sampling().seed(), 0);
-  EXPECT_EQ(resolved.sampling().max_output_tokens(), 256);
+  EXPECT_FALSE(resolved.sampling().has_max_output_tokens());
   EXPECT_FALSE(resolved.prompt_options().add_generation_prompt());
   EXPECT_EQ(resolved.priority(), v1::PRIORITY_HIGH);
   EXPECT_EQ(resolved.model(), "m");
