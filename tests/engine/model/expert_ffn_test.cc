@@ -37,7 +37,7 @@ class RandomMatrix {
   RandomMatrix& operator=(const RandomMatrix&) = delete;
 
   MatMulWeights weights() const {
-    return {{shard_.outputs, shard_.inputs, std::span(&shard_, 1)}, nullptr};
+    return {.matrix = {shard_.outputs, shard_.inputs, std::span(&shard_, 1)}};
   }
   double at(int64_t n, int64_t k) const {
     return static_cast<double>(values_[static_cast<size_t>(n * shard_.inputs + k)]);
