@@ -137,6 +137,13 @@ absl::Status TranslatePieces(const GgufTokenizerMetadata& metadata, TokenizerSpe
   return CharacterFallback::Create(spec).status();
 }
 
+// Phi-3's added tokens swallow the spaces behind them, which its tokenizer.json says and GGUF
+// cannot: all but these.
+void StripBehindAddedTokensOfPhi3(TokenizerSpec& spec) {
+  for (AddedToken& token : spec.added_tokens)
+    token.rstrip = token.text != "<unk>" && token.text != "<s>" && token.text != "<|endoftext|>";
+}
+
 // The merges of SentencePiece's BPE follow from the scores, so scores must tell the tokens apart:
 // a converter that knows no scores writes one number for all.
 absl::Status TranslateSentencePieceBpe(const GgufTokenizerMetadata& metadata, TokenizerSpec& spec) {
@@ -151,6 +158,7 @@ absl::Status TranslateSentencePieceBpe(const GgufTokenizerMetadata& metadata, To
                                 ", so the order of merges is unknown; convert the model from "
                                 "its tokenizer.model, or import its tokenizer.json"));
   }
+  if (metadata.architecture == "phi3") StripBehindAddedTokensOfPhi3(spec);
   spec.add_bos = metadata.add_bos.value_or(metadata.bos_token >= 0);
   return absl::OkStatus();
 }

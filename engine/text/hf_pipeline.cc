@@ -156,7 +156,7 @@ absl::Status AddSplit(const json& member, bool byte_level, TokenizerSpec& spec) 
 }
 
 absl::Status AddByteLevel(const json& member, TokenizerSpec& spec) {
-  bool add_prefix_space = true;
+  bool add_prefix_space = false;
   bool use_regex = true;
   RETURN_IF_ERROR(ReadField(member, "add_prefix_space", add_prefix_space));
   RETURN_IF_ERROR(ReadField(member, "use_regex", use_regex));

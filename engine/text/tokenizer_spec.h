@@ -152,6 +152,7 @@ absl::StatusOr<TokenizerSpec> TokenizerSpecFromHuggingFace(
 
 // The tokenizer.* keys of a GGUF file.
 struct GgufTokenizerMetadata {
+  std::string architecture = {};  // general.architecture
   std::string model = {};  // tokenizer.ggml.model
   std::string pre = {};    // tokenizer.ggml.pre
   std::vector<std::string> tokens = {};

@@ -96,6 +96,7 @@ std::vector<std::string> Strings(const GgufMetadata& metadata, const char* key) 
 absl::StatusOr<std::optional<TokenizerSpec>> TokenizerOfGguf(const GgufMetadata& metadata) {
   JsonReader reader(metadata.scalars, "GGUF metadata");
   GgufTokenizerMetadata tokenizer;
+  tokenizer.architecture = reader.Text("general.architecture", "");
   tokenizer.model = reader.Text("tokenizer.ggml.model", "");
   tokenizer.pre = reader.Text("tokenizer.ggml.pre", "");
   tokenizer.bos_token = TokenId(reader, "tokenizer.ggml.bos_token_id");

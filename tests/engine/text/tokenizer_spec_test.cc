@@ -394,6 +394,21 @@ TEST(TokenizerSpecTest, LoadsSentencePieceModelsFromGguf) {
   }
 }
 
+TEST(TokenizerSpecTest, StripsBehindTheAddedTokensOfPhi3) {
+  GgufTokenizerMetadata metadata = MinimalPieces("llama");
+  metadata.tokens.emplace_back("<|end|>");
+  metadata.scores.push_back(0);
+  metadata.token_types.push_back(3);
+  const auto end = static_cast<int32_t>(metadata.tokens.size()) - 1;
+  for (const bool is_phi3 : {false, true}) {
+    metadata.architecture = is_phi3 ? "phi3" : "llama";
+    ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerSpecFromGguf(metadata));
+    ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Create(std::move(spec)));
+    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, tokenizer->Encode("<|end|>\n", {{0, 8}}));
+    EXPECT_EQ(ids, is_phi3 ? std::vector<int32_t>{end} : (std::vector<int32_t>{end, 1, 4 + 0x0A}));
+  }
+}
+
 TEST(TokenizerSpecTest, RefusesSentencePieceModelsFromGgufThatItCannotRun) {
   const std::vector<std::pair<std::function<void(GgufTokenizerMetadata&)>, const char*>> cases = {
       {[](auto& m) { m.scores.pop_back(); }, "scores"},
