@@ -1,6 +1,7 @@
 // The pool of compute threads: as many as cores, no spinning while idle.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <thread>
@@ -12,6 +13,9 @@ namespace nightshift {
 
 // Runs parallel loops over tasks. The caller works too, so `num_threads` = 1 starts no thread.
 // One loop at a time: ParallelFor is called from one thread and does not nest.
+//
+// A thread that runs out of work looks for more for about 10 us, which bridges the gap between two
+// ops of a sweep, and then sleeps: waking costs as much as a small op.
 class WorkerPool {
  public:
   // num_threads >= 1, the caller included.
@@ -22,21 +26,32 @@ class WorkerPool {
 
   // Calls task(i, worker) once for each i in [0, num_tasks), worker in [0, num_threads());
   // returns when all have ended. Tasks are taken one by one, so ragged work balances.
+  // num_tasks < 2^32 - 1.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t, int)>& task);
 
   int num_threads() const { return static_cast<int>(threads_.size()) + 1; }
 
  private:
   void Work(int worker);
+  // Runs tasks of the present loop until none is left to take.
   void TakeTasks(int worker);
+  bool HasTask() const;
+  void FinishTask();
+  void WaitForLast();
+
+  // The loop's number in the upper half, the next task in the lower: a task is taken by raising the
+  // whole, which fails once the loop is another. While `task_` and `num_tasks_` change, the lower
+  // half is above any count.
+  std::atomic<uint64_t> next_{0};
+  std::atomic<const std::function<void(int64_t, int)>*> task_{nullptr};
+  std::atomic<uint64_t> num_tasks_{0};
+  std::atomic<int64_t> unfinished_{0};  // tasks of the loop
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
 
   Mutex mutex_;
   CondVar start_;
   CondVar done_;
-  const std::function<void(int64_t, int)>* task_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  int64_t num_tasks_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t next_task_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
