@@ -52,6 +52,7 @@ struct Values {
   std::vector<std::string> stop;
   bool logprobs = false;
   std::optional<int32_t> top_logprobs;
+  std::string chat_template_kwargs;
   std::string priority;
   std::string on_invalid_line;
   std::string compute_type;
@@ -166,6 +167,12 @@ void AddSampling(CLI::App& command, Values& values) {
   command.add_option("--top-logprobs", values.top_logprobs, "And of the N best tokens beside it")
       ->type_name("N")
       ->check(IsBetween(0, 20))
+      ->group(group);
+  command
+      .add_option("--chat-template-kwargs", values.chat_template_kwargs,
+                  "Variables for the chat template, such as {\"enable_thinking\": false}; a row's "
+                  "own are laid over them")
+      ->type_name("JSON")
       ->group(group);
 }
 
@@ -370,6 +377,9 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
   }
   if (values.top_logprobs) {
     sampling.set_top_logprobs(*values.top_logprobs);
+  }
+  if (!values.chat_template_kwargs.empty()) {
+    spec.mutable_prompt_options()->set_chat_template_kwargs(values.chat_template_kwargs);
   }
   spec.set_priority(static_cast<v1::Priority>(EnumeratorOf(PriorityNames(), values.priority)));
   spec.set_on_invalid_line(

@@ -51,7 +51,8 @@ int Import(const CommandLine& line) {
                            .output = line.output,
                            .name = line.name,
                            .without_tokenizer = line.without_tokenizer,
-                           .without_template = line.without_template};
+                           .without_template = line.without_template,
+                           .chat_template_file = line.chat_template_file};
   const auto summary = ImportModel(options);
   if (!summary.ok()) {
     return Fail("import", summary.status(), ToolExitCode(summary.status()));

@@ -152,8 +152,13 @@ class Declaration {
     import_->add_option("--name", line.name, "what the pack calls the model");
     import_->add_flag("--without-tokenizer", line.without_tokenizer,
                       "leave out a tokenizer that cannot be run: the pack takes token ids only");
-    import_->add_flag("--without-template", line.without_template,
-                      "leave out a chat template that cannot be run: the pack takes no chats");
+    CLI::Option* without_template =
+        import_->add_flag("--without-template", line.without_template,
+                          "leave out a chat template that cannot be run: the pack takes no chats");
+    import_
+        ->add_option("--chat-template", line.chat_template_file,
+                     "file with a chat template that takes the place of the source's")
+        ->excludes(without_template);
     CLI::App* model = app_.add_subcommand("model", "Looks at a pack.");
     model->require_subcommand(1);
     show_ = model->add_subcommand("show", "What a pack holds.");

@@ -63,6 +63,7 @@ struct CommandLine {
   std::string name;
   bool without_tokenizer = false;
   bool without_template = false;
+  std::string chat_template_file;
   // model show, model verify
   std::string pack;
   bool json = false;

@@ -7,6 +7,7 @@
 
 #include "kernels/base/status_macros.h"
 #include "server/input/json_fields.h"
+#include "server/input/member_text.h"
 #include "server/input/request_check.h"
 #include "server/input/row_error.h"
 
@@ -14,9 +15,6 @@ namespace nightshift {
 namespace {
 
 using nlohmann::json;
-
-// A level of JSON takes three of a Struct's wire form, whose readers stop at 100.
-constexpr int kMaxTemplateArgumentDepth = 16;
 
 absl::Status ReadTokens(const json& list, const std::string& param, v1::TokenIds& tokens) {
   tokens.mutable_ids()->Reserve(static_cast<int>(list.size()));
@@ -141,34 +139,6 @@ absl::Status ReadMessage(const json& message, const std::string& at, v1::ChatMes
   return absl::OkStatus();
 }
 
-// Recursion is bounded by kMaxTemplateArgumentDepth.
-absl::Status ToValue(const json& source, int depth, google::protobuf::Value& target) {
-  if (depth > kMaxTemplateArgumentDepth) {
-    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "chat_template_kwargs",
-                    absl::StrCat("nests deeper than ", kMaxTemplateArgumentDepth));
-  }
-  if (source.is_object()) {
-    auto& fields = *target.mutable_struct_value()->mutable_fields();
-    for (const auto& [name, value] : source.items()) {
-      RETURN_IF_ERROR(ToValue(value, depth + 1, fields[name]));
-    }
-  } else if (source.is_array()) {
-    auto& list = *target.mutable_list_value();
-    for (const json& value : source) {
-      RETURN_IF_ERROR(ToValue(value, depth + 1, *list.add_values()));
-    }
-  } else if (source.is_string()) {
-    target.set_string_value(source.get_ref<const std::string&>());
-  } else if (source.is_boolean()) {
-    target.set_bool_value(source.get<bool>());
-  } else if (source.is_number()) {
-    target.set_number_value(source.get<double>());
-  } else {
-    target.set_null_value(google::protobuf::NULL_VALUE);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status ReadPrompt(const json& prompt, v1::InferenceRequest& request) {
@@ -195,7 +165,8 @@ absl::Status ReadMessages(const json& messages, v1::Chat& chat, int64_t& ignored
   return absl::OkStatus();
 }
 
-absl::Status ReadPromptOptions(const json& body, v1::PromptOptions& options) {
+absl::Status ReadPromptOptions(const json& body, absl::string_view line, bool is_nested,
+                               v1::PromptOptions& options) {
   ASSIGN_OR_RETURN(const auto generation_prompt, ReadBool(body, "add_generation_prompt"));
   if (generation_prompt) {
     options.set_add_generation_prompt(*generation_prompt);
@@ -204,16 +175,17 @@ absl::Status ReadPromptOptions(const json& body, v1::PromptOptions& options) {
   if (parse_special) {
     options.set_parse_special_in_content(*parse_special);
   }
-  const json* arguments = FindField(body, "chat_template_kwargs");
+  constexpr char kArguments[] = "chat_template_kwargs";
+  const json* arguments = FindField(body, kArguments);
   if (arguments == nullptr) {
     return absl::OkStatus();
   }
   if (!arguments->is_object()) {
-    return WrongType("chat_template_kwargs", "an object", arguments->type_name());
+    return WrongType(kArguments, "an object", arguments->type_name());
   }
-  google::protobuf::Value value;
-  RETURN_IF_ERROR(ToValue(*arguments, 0, value));
-  *options.mutable_chat_template_kwargs() = std::move(*value.mutable_struct_value());
+  // Templates write objects in the caller's order, which `body` has lost.
+  options.set_chat_template_kwargs(is_nested ? MemberText(line, {"body", kArguments})
+                                             : MemberText(line, {kArguments}));
   return absl::OkStatus();
 }
 

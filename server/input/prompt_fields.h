@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 #include "server/input/parse_limits.h"
 
@@ -18,7 +19,9 @@ absl::Status ReadPrompt(const nlohmann::json& prompt, v1::InferenceRequest& requ
 // parts, which are joined by newlines. The role developer becomes system.
 absl::Status ReadMessages(const nlohmann::json& messages, v1::Chat& chat, int64_t& ignored);
 
-// add_generation_prompt, parse_special_in_content and chat_template_kwargs.
-absl::Status ReadPromptOptions(const nlohmann::json& body, v1::PromptOptions& options);
+// add_generation_prompt, parse_special_in_content and chat_template_kwargs. `line` is the row's
+// text, in which the body is the line itself or, if `is_nested`, its member "body".
+absl::Status ReadPromptOptions(const nlohmann::json& body, absl::string_view line, bool is_nested,
+                               v1::PromptOptions& options);
 
 }  // namespace nightshift

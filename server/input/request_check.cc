@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/text/template_arguments.h"
 #include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/row_error.h"
@@ -254,6 +255,13 @@ absl::Status CheckPromptReports(const v1::InferenceRequest& request) {
   return absl::OkStatus();
 }
 
+std::string CheckPromptOptions(const v1::PromptOptions& options) {
+  if (options.chat_template_kwargs().empty()) {
+    return "";
+  }
+  return std::string(ParseTemplateArguments(options.chat_template_kwargs()).status().message());
+}
+
 absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits& limits) {
   if (static_cast<int64_t>(request.custom_id().size()) > limits.max_custom_id_bytes) {
     return RowError(reason::kFieldInvalid, row_code::kInvalidCustomId, "custom_id",
@@ -266,6 +274,10 @@ absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits
                     absl::StrCat("sampling.", violations[0].field), violations[0].description);
   }
   RETURN_IF_ERROR(CheckPromptReports(request));
+  if (const std::string refused = CheckPromptOptions(request.prompt_options()); !refused.empty()) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, "chat_template_kwargs",
+                    refused);
+  }
   switch (request.input_case()) {
     case v1::InferenceRequest::kPrompt:
       return CheckPrompt(request.prompt(), limits);

@@ -38,6 +38,9 @@ absl::Status CheckPromptReports(const v1::InferenceRequest& request);
 // UTF-8) or PROMPT_TOO_LONG, with the field in metadata "param".
 absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits& limits);
 
+// What the template arguments are refused for, or "".
+std::string CheckPromptOptions(const v1::PromptOptions& options);
+
 // True for system, user and assistant.
 bool IsChatRole(absl::string_view role);
 

@@ -94,14 +94,17 @@ absl::Status ReadInput(const json& body, RowKind kind, ParsedRow& row) {
                   kind == RowKind::kPlain ? "row has neither prompt nor messages" : "is missing");
 }
 
-absl::Status ReadBody(const json& body, RowKind kind, const ParseLimits& limits, ParsedRow& row) {
+// `line` is the text of the row.
+absl::Status ReadBody(const json& body, absl::string_view line, RowKind kind,
+                      const ParseLimits& limits, ParsedRow& row) {
   RETURN_IF_ERROR(CheckOtherFields(body, kind, row.ignored_fields));
   ASSIGN_OR_RETURN(std::optional<std::string> model, ReadText(body, "model"));
   row.model = std::move(model).value_or("");
   RETURN_IF_ERROR(ReadInput(body, kind, row));
   RETURN_IF_ERROR(ReadSampling(body, kind, limits, *row.request.mutable_sampling()));
   RETURN_IF_ERROR(ReadPromptReports(body, kind, row.request));
-  RETURN_IF_ERROR(ReadPromptOptions(body, *row.request.mutable_prompt_options()));
+  RETURN_IF_ERROR(ReadPromptOptions(body, line, kind != RowKind::kPlain,
+                                    *row.request.mutable_prompt_options()));
   return CheckRequest(row.request, limits);
 }
 
@@ -135,7 +138,8 @@ absl::StatusOr<RowKind> ReadUrl(const json& row, v1::InferenceRequest& request) 
                   "must be /v1/chat/completions or /v1/completions");
 }
 
-absl::Status ReadOpenAiRow(const json& line, const ParseLimits& limits, ParsedRow& row) {
+absl::Status ReadOpenAiRow(const json& line, absl::string_view bytes, const ParseLimits& limits,
+                           ParsedRow& row) {
   // What can be told of the row goes into its result, so form and id are read before refusing.
   row.request.set_form(v1::REQUEST_FORM_OPENAI_CHAT);
   const absl::StatusOr<RowKind> kind = ReadUrl(line, row.request);
@@ -149,13 +153,14 @@ absl::Status ReadOpenAiRow(const json& line, const ParseLimits& limits, ParsedRo
   if (!body->is_object()) {
     return WrongType("body", "an object", body->type_name());
   }
-  return ReadBody(*body, *kind, limits, row);
+  return ReadBody(*body, bytes, *kind, limits, row);
 }
 
-absl::Status ReadPlainRow(const json& line, const ParseLimits& limits, ParsedRow& row) {
+absl::Status ReadPlainRow(const json& line, absl::string_view bytes, const ParseLimits& limits,
+                          ParsedRow& row) {
   row.request.set_form(v1::REQUEST_FORM_PLAIN);
   RETURN_IF_ERROR(ReadPlainId(line, limits, *row.request.mutable_custom_id()));
-  return ReadBody(line, RowKind::kPlain, limits, row);
+  return ReadBody(line, bytes, RowKind::kPlain, limits, row);
 }
 
 absl::Status ReadJsonRow(absl::string_view bytes, const ParseLimits& limits, ParsedRow& row) {
@@ -163,7 +168,8 @@ absl::Status ReadJsonRow(absl::string_view bytes, const ParseLimits& limits, Par
   if (!line.ok()) {
     return line.status();
   }
-  return IsOpenAiForm(*line) ? ReadOpenAiRow(*line, limits, row) : ReadPlainRow(*line, limits, row);
+  return IsOpenAiForm(*line) ? ReadOpenAiRow(*line, bytes, limits, row)
+                             : ReadPlainRow(*line, bytes, limits, row);
 }
 
 absl::Status ReadProtoRow(absl::string_view bytes, const ParseLimits& limits, ParsedRow& row) {

@@ -23,6 +23,7 @@ inline constexpr char kInvalidType[] = "invalid_type";
 inline constexpr char kMissingField[] = "missing_required_parameter";
 inline constexpr char kUnsupported[] = "unsupported_parameter";
 inline constexpr char kTooLong[] = "context_length_exceeded";
+inline constexpr char kTemplate[] = "chat_template_error";
 }  // namespace row_code
 
 // The message becomes "param: message", or the message alone for an empty param.

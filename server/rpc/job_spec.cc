@@ -60,7 +60,11 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
     violation.field = "spec.sampling." + violation.field;
     violations.push_back(std::move(violation));
   }
-  const char* reason = violations.empty() ? reason::kFieldInvalid : reason::kFieldOutOfRange;
+  const bool is_out_of_range = !violations.empty();
+  if (std::string refused = CheckPromptOptions(spec.prompt_options()); !refused.empty()) {
+    violations.push_back({"spec.prompt_options.chat_template_kwargs", std::move(refused)});
+  }
+  const char* reason = is_out_of_range ? reason::kFieldOutOfRange : reason::kFieldInvalid;
   const auto check_enum = [&](bool known, const char* field, int number) {
     if (!known) {
       violations.push_back({field, absl::StrCat("has the unknown number ", number)});

@@ -1,11 +1,12 @@
 #include "server/scheduling/request_options.h"
 
-#include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
+#include "engine/text/template_arguments.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -13,46 +14,16 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json ValueToJson(const google::protobuf::Value& value);
-
-json StructToJson(const google::protobuf::Struct& fields) {
-  json object = json::object();
-  for (const auto& [key, value] : fields.fields()) {
-    object[key] = ValueToJson(value);
+// `over` replaces what `arguments` has of the same name.
+absl::Status LayOver(const std::string& over, json& arguments) {
+  if (over.empty()) {
+    return absl::OkStatus();
   }
-  return object;
-}
-
-// Numbers of a Struct are doubles; whole ones are what templates count and compare with.
-json NumberToJson(double number) {
-  constexpr double kExactWhole = 9007199254740992.0;  // 2^53
-  if (std::nearbyint(number) == number && std::abs(number) <= kExactWhole) {
-    return static_cast<int64_t>(number);
+  ASSIGN_OR_RETURN(json parsed, ParseTemplateArguments(over));
+  for (auto argument = parsed.begin(); argument != parsed.end(); ++argument) {
+    arguments[argument.key()] = std::move(argument.value());
   }
-  return number;
-}
-
-// Depth: protobuf refuses messages nested deeper than 100 when they are parsed.
-json ValueToJson(const google::protobuf::Value& value) {
-  switch (value.kind_case()) {
-    case google::protobuf::Value::kNumberValue:
-      return NumberToJson(value.number_value());
-    case google::protobuf::Value::kStringValue:
-      return value.string_value();
-    case google::protobuf::Value::kBoolValue:
-      return value.bool_value();
-    case google::protobuf::Value::kStructValue:
-      return StructToJson(value.struct_value());
-    case google::protobuf::Value::kListValue: {
-      json list = json::array();
-      for (const google::protobuf::Value& item : value.list_value().values()) {
-        list.push_back(ValueToJson(item));
-      }
-      return list;
-    }
-    default:
-      return nullptr;
-  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -138,14 +109,18 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeBadWords(const v1::Sampl
   return words;
 }
 
-EncodeOptions ResolvePromptOptions(const v1::PromptOptions& job, const v1::PromptOptions& row) {
+absl::StatusOr<EncodeOptions> ResolvePromptOptions(const v1::PromptOptions& job,
+                                                   const v1::PromptOptions& row,
+                                                   int64_t create_time_us) {
   v1::PromptOptions options = job;
   options.MergeFrom(row);
   EncodeOptions encode;
   encode.parse_special_in_content = options.parse_special_in_content();
   encode.add_generation_prompt =
       options.has_add_generation_prompt() ? options.add_generation_prompt() : true;
-  encode.template_arguments = StructToJson(options.chat_template_kwargs());
+  RETURN_IF_ERROR(LayOver(job.chat_template_kwargs(), encode.template_arguments));
+  RETURN_IF_ERROR(LayOver(row.chat_template_kwargs(), encode.template_arguments));
+  encode.now_us = create_time_us;
   return encode;
 }
 

@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 
+#include "absl/status/statusor.h"
+
 #include "engine/sampling/sampling_params.h"
 #include "engine/text/prompt_encoder.h"
 #include "engine/text/tokenizer.h"
@@ -35,8 +37,12 @@ std::optional<int32_t> ResolvePromptLogprobs(const v1::SamplingOptions& options,
 absl::StatusOr<std::vector<std::vector<int32_t>>> EncodeBadWords(const v1::SamplingOptions& options,
                                                                  const Tokenizer* tokenizer);
 
-// Template arguments of the row are laid over the job's, one by one.
-EncodeOptions ResolvePromptOptions(const v1::PromptOptions& job, const v1::PromptOptions& row);
+// Template arguments of the row are laid over the job's, one by one. The time of a job is that of
+// its creation, so that its prompts are the same after a restart.
+// Errors: INVALID_ARGUMENT for template arguments that acceptance would not have let through.
+absl::StatusOr<EncodeOptions> ResolvePromptOptions(const v1::PromptOptions& job,
+                                                   const v1::PromptOptions& row,
+                                                   int64_t create_time_us);
 
 // Messages as templates take them: [{"role", "content", "name"?}].
 nlohmann::ordered_json MessagesToJson(const v1::Chat& chat);

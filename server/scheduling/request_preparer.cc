@@ -38,8 +38,9 @@ ResultHeader MakeHeader(const ClaimedRow& row, const v1::InferenceRequest& reque
 
 absl::StatusOr<std::vector<int32_t>> Encode(const v1::InferenceRequest& request,
                                             const JobContext& job, const ModelText& text) {
-  const EncodeOptions options =
-      ResolvePromptOptions(job.spec.prompt_options(), request.prompt_options());
+  ASSIGN_OR_RETURN(const EncodeOptions options,
+                   ResolvePromptOptions(job.spec.prompt_options(), request.prompt_options(),
+                                        job.create_time_us));
   switch (request.input_case()) {
     case v1::InferenceRequest::kPrompt:
       return text.encoder->EncodePrompt(request.prompt(), options);
@@ -225,8 +226,12 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, Prepa
   RETURN_IF_ERROR(CheckBytes(row, *task.text));
   absl::StatusOr<std::vector<int32_t>> tokens = Encode(row, *task.job, *task.text);
   if (!tokens.ok()) {
-    return RowError(reason::kInputMalformed, row_code::kInvalidValue, "",
-                    std::string(tokens.status().message()));
+    // What can go wrong with messages that were checked is their template: it refuses them, or
+    // runs into its limits. A pack without one is FAILED_PRECONDITION.
+    const bool is_template = row.has_chat() && !absl::IsFailedPrecondition(tokens.status());
+    return RowError(reason::kInputMalformed,
+                    is_template ? row_code::kTemplate : row_code::kInvalidValue,
+                    is_template ? "messages" : "", tokens.status().message());
   }
   RETURN_IF_ERROR(
       CheckTokens(*tokens, std::min<int64_t>(1, request.sampling.max_output_tokens), *task.text));

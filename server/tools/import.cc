@@ -1,6 +1,7 @@
 #include "server/tools/import.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "engine/model/checkpoint.h"
 #include "engine/model/pack_import.h"
+#include "engine/model/source_file.h"
 #include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/tokenizer_spec.h"
@@ -17,6 +19,8 @@
 
 namespace nightshift {
 namespace {
+
+constexpr int64_t kMaxTemplateFileBytes = 16 << 20;
 
 absl::Status WithAdvice(const absl::Status& status, const char* part, const char* advice) {
   return absl::Status(status.code(), absl::StrCat(part, ": ", status.message(), "; ", advice));
@@ -67,6 +71,13 @@ absl::StatusOr<std::optional<std::string>> ImportTemplate(const ImportOptions& o
                                                           Checkpoint& checkpoint,
                                                           std::vector<std::string>& notes) {
   constexpr char kAdvice[] = "--without-template imports the model without it, for raw prompts";
+  if (!options.chat_template_file.empty()) {
+    ASSIGN_OR_RETURN(std::string text,
+                     ReadTextFile(options.chat_template_file, kMaxTemplateFileBytes));
+    RETURN_IF_ERROR(ChatTemplate::Parse(text).status());
+    AddFiles({options.chat_template_file}, checkpoint);
+    return std::optional<std::string>(std::move(text));
+  }
   auto chat_template = ReadChatTemplate(checkpoint, options.source);
   if (!chat_template.ok()) {
     return WithAdvice(chat_template.status(), "chat template", kAdvice);
@@ -93,6 +104,10 @@ absl::StatusOr<ImportSummary> ImportModel(const ImportOptions& options) {
     ASSIGN_OR_RETURN(pack_options.tokenizer_json, ImportTokenizer(options, checkpoint, notes));
   }
   // Rendered text is of no use without a tokenizer.
+  if (!pack_options.tokenizer_json && !options.chat_template_file.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--chat-template ", options.chat_template_file,
+                                                   ": the pack has no tokenizer to read its text"));
+  }
   if (pack_options.tokenizer_json && !options.without_template) {
     ASSIGN_OR_RETURN(pack_options.chat_template, ImportTemplate(options, checkpoint, notes));
   }

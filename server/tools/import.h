@@ -19,6 +19,8 @@ struct ImportOptions {
   // without a template it takes no chats.
   bool without_tokenizer = false;
   bool without_template = false;
+  // A file whose text takes the place of the source's chat template; empty: the source's own.
+  std::string chat_template_file = {};
   ImportProgress progress = {};  // bytes of weights written; may be empty
 };
 

@@ -52,6 +52,8 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
                                   "\n\n",
                                   "--top-logprobs",
                                   "3",
+                                  "--chat-template-kwargs",
+                                  R"({"enable_thinking": false})",
                                   "--priority",
                                   "high",
                                   "--label",
@@ -76,6 +78,7 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
   EXPECT_EQ(sampling.stop(1), "\n\n");
   EXPECT_TRUE(sampling.logprobs());
   EXPECT_EQ(sampling.top_logprobs(), 3);
+  EXPECT_EQ(line.spec.prompt_options().chat_template_kwargs(), R"({"enable_thinking": false})");
   EXPECT_EQ(line.spec.priority(), v1::PRIORITY_HIGH);
   EXPECT_EQ(line.spec.labels().at("team"), "a=b");
   EXPECT_EQ(line.spec.on_invalid_line(), v1::ON_INVALID_LINE_REJECT_JOB);

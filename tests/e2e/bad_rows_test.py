@@ -38,12 +38,30 @@ BAD_ROWS = {
     "url": (chat("url") | {"url": "/v1/embeddings"}, "url_mismatch"),
     "method": (chat("method") | {"method": "GET"}, "invalid_value"),
     "model": (chat("model", model="another"), "model_mismatch"),
+    "too-much": (chat("too-much", max_tokens=100000), "context_length_exceeded"),
+    "arguments": (chat("arguments", chat_template_kwargs={"messages": []}), "invalid_value"),
     "neither": ({"custom_id": "neither", "method": "POST", "url": "/v1/completions",
                  "body": {"model": "smollm2"}}, "missing_required_parameter"),
 }
 # Lines without a readable custom_id: only their number tells who they are.
 BROKEN_LINES = [b'{"custom_id": "half", "method": ', b'\xff\xfe{"custom_id": "utf16"}',
                 b'{"custom_id": "latin", "body": {"messages": "caf\xe9"}}', b"[1, 2]"]
+
+
+# Does what the first message asks for.
+MISBEHAVING_TEMPLATE = """{% macro again() %}{{ again() }}{% endmacro %}
+{% set wish = messages[0].content %}
+{% if wish == 'raise' %}{{ raise_exception('no such turn') }}{% endif %}
+{% if wish == 'type' %}{{ wish + 1 }}{% endif %}
+{% if wish == 'loop' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}{% endif %}
+{% if wish == 'product' %}{{ 'x' * 1000000000 }}{% endif %}
+{% if wish == 'output' %}{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}{% endif %}
+{% if wish == 'recursion' %}{{ again() }}{% endif %}
+{{ mood | default('plain') }}: {{ wish }}
+"""
+# What the error of each must say.
+TEMPLATE_ERRORS = {"raise": "no such turn", "type": "unsupported operand", "loop": "steps",
+                   "product": "bytes of text", "output": "bytes", "recursion": "deep"}
 
 
 class BadRowsTest(EndToEndTest):
@@ -69,6 +87,37 @@ class BadRowsTest(EndToEndTest):
         expected |= {"good-0": "duplicate_custom_id", "": "invalid_json_line"}
         self.assertEqual(codes, expected)
         self.assertEqual(len(failed), len(BAD_ROWS) + len(BROKEN_LINES) + 1)
+
+    def test_a_template_that_raises_runs_long_or_grows_fails_its_row_alone(self):
+        template = self.folder / "template.jinja"
+        template.write_text(MISBEHAVING_TEMPLATE)
+        pack = smollm2_pack("smollm2-misbehaving", "--chat-template", template)
+        rows = []
+        for wish in TEMPLATE_ERRORS:
+            message = {"messages": [{"role": "user", "content": wish}], "model": pack.name}
+            rows += [chat(f"good-{wish}", model=pack.name), chat(wish, **message)]
+        daemon = self.daemon("--model", pack).start()
+        results = self.run_job(daemon, rows, exit_code=FINISHED_WITH_FAILED_REQUESTS)
+        self.assertEqual(len(results), len(rows))
+        for row in results:
+            wish = row["custom_id"]
+            if wish.startswith("good-"):
+                self.assertEqual(row["response"]["status_code"], 200, row)
+                continue
+            self.assertEqual(self.error_code(row), "chat_template_error", row)
+            self.assertIn(TEMPLATE_ERRORS[wish], row["response"]["body"]["error"]["message"])
+
+    def test_template_arguments_of_the_job_and_of_a_row_reach_the_template(self):
+        template = self.folder / "template.jinja"
+        template.write_text(MISBEHAVING_TEMPLATE)
+        pack = smollm2_pack("smollm2-misbehaving", "--chat-template", template)
+        daemon = self.daemon("--model", pack).start()
+        rows = [chat("job", model=pack.name),
+                chat("row", model=pack.name, chat_template_kwargs={"mood": "a b c d e f"})]
+        results = self.run_job(daemon, rows, "--chat-template-kwargs", '{"mood": "a b c"}')
+        tokens = {row["custom_id"]: row["response"]["body"]["usage"]["prompt_tokens"]
+                  for row in results}
+        self.assertEqual(tokens["row"], tokens["job"] + 3, results)
 
     def test_a_bad_file_is_refused_when_asked(self):
         daemon = self.daemon("--model", smollm2_pack()).start()

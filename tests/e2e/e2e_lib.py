@@ -27,22 +27,22 @@ MIB = 1 << 20
 LIMIT_S = 300
 
 
-def import_pack(source, name):
+def import_pack(source, name, *options):
     """Imports `source` once a build folder as pack `name`; returns its path."""
     PACKS.mkdir(parents=True, exist_ok=True)
     pack = PACKS / name
     with open(PACKS / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not pack.exists():
-            run_client("import", source, "--output", pack).check_returncode()
+            run_client("import", source, "--output", pack, *options).check_returncode()
     return pack
 
 
-def smollm2_pack():
+def smollm2_pack(name="smollm2", *options):
     gguf = CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"
     if not gguf.exists():
         raise FileNotFoundError(f"{gguf} is missing: run deploy/fetch-model")
-    return import_pack(gguf, "smollm2")
+    return import_pack(gguf, name, *options)
 
 
 def tiny_pack(name):

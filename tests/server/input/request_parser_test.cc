@@ -500,26 +500,39 @@ TEST(RequestParserTest, ReadsEscapesAndNulCharacters) {
   EXPECT_EQ(row.request.prompt(), std::string("A\0\xF0\x9F\x98\x80", 6));
 }
 
-TEST(RequestParserTest, ReadsTemplateArguments) {
-  const ParsedRow row = ParseLine(
-      Hello(R"("chat_template_kwargs":{"enable_thinking":false,"depth":[1,{"x":null}]})"));
-  ASSERT_OK(row.status);
-  const auto& fields = row.request.prompt_options().chat_template_kwargs().fields();
-  EXPECT_FALSE(fields.at("enable_thinking").bool_value());
-  EXPECT_EQ(fields.at("depth").list_value().values(0).number_value(), 1.0);
+TEST(RequestParserTest, KeepsTemplateArgumentsInTheirOrder) {
+  const std::string arguments =
+      R"({"z":{"b":[1,{"y":null,"x":-2.50}],"a":"\u00e9\n\"q\""},"m":9007199254740993,"e":{},"l":[]})";
+  const std::string written =
+      "{\"z\":{\"b\":[1,{\"y\":null,\"x\":-2.50}],\"a\":\"\xC3\xA9\\n\\\"q\\\"\"},"
+      "\"m\":9007199254740993,\"e\":{},\"l\":[]}";
+  for (const std::string& line : {Hello(R"("chat_template_kwargs":)" + arguments),
+                                  Plain(R"("chat_template_kwargs":)" + arguments)}) {
+    const ParsedRow row = ParseLine(line);
+    ASSERT_OK(row.status);
+    EXPECT_EQ(row.request.prompt_options().chat_template_kwargs(), written);
+  }
 }
 
-TEST(RequestParserTest, BoundsTemplateArgumentsSoThatTheirMessageParses) {
-  std::string arguments = "1";
-  for (int i = 0; i < 16; ++i) {
-    arguments = R"({"a":)" + arguments + "}";
-  }
-  const ParsedRow row = ParseLine(Hello(R"("chat_template_kwargs":)" + arguments));
+TEST(RequestParserTest, TakesTheLastOfSeveralTemplateArguments) {
+  const std::string twice = R"("chat_template_kwargs":{"a":1},"chat_template_k\u0077args":{"b":2})";
+  const ParsedRow row = ParseLine(Hello(twice));
   ASSERT_OK(row.status);
-  v1::InferenceRequest copy;
-  EXPECT_TRUE(copy.ParseFromString(row.request.SerializeAsString()));
-  EXPECT_THAT(ParseLine(Hello(R"("chat_template_kwargs":{"a":)" + arguments + "}")).status,
-              StatusIs(absl::StatusCode::kInvalidArgument, "nests deeper than 16"));
+  EXPECT_EQ(row.request.prompt_options().chat_template_kwargs(), R"({"b":2})");
+}
+
+TEST(RequestParserTest, RefusesTemplateArgumentsThatAreLargeOrReplaceTheServers) {
+  EXPECT_THAT(ParseLine(Hello(R"("chat_template_kwargs":{"messages":[]})")).status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "chat_template_kwargs: template arguments cannot replace messages"));
+  const std::string large = std::string(70'000, 'x');
+  EXPECT_THAT(ParseLine(Hello(R"("chat_template_kwargs":{"a":")" + large + "\"}")).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "at most 65536"));
+  v1::InferenceRequest request;
+  request.set_prompt("x");
+  request.mutable_prompt_options()->set_chat_template_kwargs("[1]");
+  EXPECT_THAT(ParseRow(v1::INPUT_FORMAT_PROTO, request.SerializeAsString(), {}).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "must be an object"));
 }
 
 TEST(RequestParserTest, TellsIdAndFormOfARefusedRow) {

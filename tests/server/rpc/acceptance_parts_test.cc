@@ -55,6 +55,17 @@ TEST(JobSpecTest, BoundsLabels) {
   EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument, "65 bytes"));
 }
 
+TEST(JobSpecTest, RefusesTemplateArgumentsThatNoRowCouldUse) {
+  v1::JobSpec spec;
+  spec.mutable_prompt_options()->set_chat_template_kwargs(R"({"enable_thinking": false})");
+  EXPECT_OK(CheckSpec(spec, {}));
+  for (const char* arguments : {"{", "[]", R"({"messages": []})", "\xFF"}) {
+    spec.mutable_prompt_options()->set_chat_template_kwargs(arguments);
+    EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                              "spec.prompt_options.chat_template_kwargs"));
+  }
+}
+
 TEST(JobSpecTest, RefusesEveryFieldOfALaterVersion) {
   std::vector<v1::JobSpec> specs(4);
   specs[0].mutable_completion_window();

@@ -134,21 +134,22 @@ TEST(RequestOptionsTest, BadWordsInTextAreBannedWithAndWithoutASpaceBefore) {
 
 TEST(RequestOptionsTest, TemplateArgumentsAreLaidOverEachOther) {
   v1::PromptOptions job;
-  auto& of_job = *job.mutable_chat_template_kwargs()->mutable_fields();
-  of_job["kept"].set_string_value("yes");
-  of_job["count"].set_number_value(3);
+  job.set_chat_template_kwargs(R"({"kept": "yes", "count": 3})");
   v1::PromptOptions row;
-  auto& of_row = *row.mutable_chat_template_kwargs()->mutable_fields();
-  of_row["count"].set_number_value(4);
-  of_row["half"].set_number_value(0.5);
-  of_row["list"].mutable_list_value()->add_values()->set_bool_value(true);
+  row.set_chat_template_kwargs(R"({"z": {"b": 1, "a": 2}, "count": 4, "half": 0.5, "one": 1.0})");
   row.set_add_generation_prompt(false);
-  const EncodeOptions options = ResolvePromptOptions(job, row);
-  EXPECT_EQ(nlohmann::json(options.template_arguments),
-            nlohmann::json::parse(R"({"kept": "yes", "count": 4, "half": 0.5, "list": [true]})"));
-  EXPECT_TRUE(options.template_arguments["count"].is_number_integer());
+  ASSERT_OK_AND_ASSIGN(const EncodeOptions options, ResolvePromptOptions(job, row, 7));
+  EXPECT_EQ(options.template_arguments.dump(),
+            R"({"kept":"yes","count":4,"z":{"b":1,"a":2},"half":0.5,"one":1.0})");
   EXPECT_FALSE(options.add_generation_prompt);
-  EXPECT_TRUE(ResolvePromptOptions({}, {}).add_generation_prompt);
+  ASSERT_OK_AND_ASSIGN(const EncodeOptions absent, ResolvePromptOptions({}, {}, 7));
+  EXPECT_TRUE(absent.add_generation_prompt);
+  EXPECT_TRUE(absent.template_arguments.empty());
+}
+
+TEST(RequestOptionsTest, TheTimeOfTemplatesIsThatOfTheJob) {
+  ASSERT_OK_AND_ASSIGN(const EncodeOptions options, ResolvePromptOptions({}, {}, 1'234'567));
+  EXPECT_EQ(options.now_us, 1'234'567);
 }
 
 TEST(RequestOptionsTest, MessagesKeepTheirNamesOnlyWhenTheyHaveOne) {

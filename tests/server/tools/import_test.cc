@@ -54,6 +54,28 @@ class ImportTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(ImportTest, TakesAChatTemplateThatTheCallerGives) {
+  MakeFolder(true);
+  Write("chat_template.jinja", "{{ 'own' }}");
+  const std::string given = folder_.path() + "/given.jinja";
+  WriteFileBytes(given, "{{ 'given' }}");
+  ImportOptions options = Options();
+  options.chat_template_file = given;
+  ASSERT_OK(ImportModel(options));
+  EXPECT_EQ(ImportedTemplate(), "{{ 'given' }}");
+}
+
+TEST_F(ImportTest, RefusesAGivenChatTemplateThatCannotBeUsed) {
+  MakeFolder(true);
+  ImportOptions options = Options();
+  options.chat_template_file = folder_.path() + "/none.jinja";
+  EXPECT_THAT(ImportModel(options), StatusIs(absl::StatusCode::kNotFound, "none.jinja"));
+  WriteFileBytes(options.chat_template_file, "{% include 'x' %}");
+  EXPECT_THAT(ImportModel(options), StatusIs(kInvalid, "statement include is not supported"));
+  options.without_tokenizer = true;
+  EXPECT_THAT(ImportModel(options), StatusIs(kInvalid, "no tokenizer"));
+}
+
 TEST_F(ImportTest, FolderWithoutTokenizerMakesAPackForTokenIds) {
   MakeFolder(false);
   ASSERT_OK_AND_ASSIGN(const ImportSummary summary, Import());
