@@ -46,6 +46,8 @@ struct JinjaContext {
   JinjaBudget& budget;
   // Makes a namespace that lives as long as the rendering.
   std::vector<std::unique_ptr<JinjaNamespace>>& namespaces;
+  // What the method `changed` of loops was given last, one for each loop that was asked.
+  std::vector<JinjaValue>& last_seen;
   // What strftime_now tells, microseconds of Unix time.
   int64_t now_us = 0;
 };

@@ -24,7 +24,8 @@ JinjaEvaluator::JinjaEvaluator(const std::string& source, size_t max_output_byte
     : source_(source),
       max_output_bytes_(max_output_bytes),
       budget_(budget),
-      context_{.budget = budget, .namespaces = namespaces_, .now_us = now_us},
+      context_{
+          .budget = budget, .namespaces = namespaces_, .last_seen = last_seen_, .now_us = now_us},
       scope_(std::make_shared<JinjaScope>()) {}
 
 void JinjaEvaluator::Define(const std::string& name, JinjaValue value) {

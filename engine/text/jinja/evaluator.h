@@ -99,6 +99,7 @@ class JinjaEvaluator {
   size_t max_output_bytes_;
   JinjaBudget& budget_;
   std::vector<std::unique_ptr<JinjaNamespace>> namespaces_;
+  std::vector<JinjaValue> last_seen_;
   JinjaContext context_;
   std::vector<std::unique_ptr<JinjaMacro>> macros_;
   std::vector<std::shared_ptr<JinjaScope>> kept_scopes_;  // of macros

@@ -76,11 +76,15 @@ Result Values(JinjaContext& context, const JinjaValue& self, const JinjaArgument
 Result Changed(JinjaContext& context, const JinjaValue& self, const JinjaArguments& arguments) {
   JinjaLoop& loop = self.loop();
   ASSIGN_OR_RETURN(const JinjaValue now, JinjaValue::List(arguments.rest.positional));
-  if (!loop.last_seen.empty()) {
-    ASSIGN_OR_RETURN(const bool equal, Equal(loop.last_seen[0], now, context.budget));
-    if (equal) return JinjaValue::Bool(false);
+  if (loop.last_seen == 0) {
+    context.last_seen.push_back(now);
+    loop.last_seen = context.last_seen.size();
+    return JinjaValue::Bool(true);
   }
-  loop.last_seen = {now};
+  JinjaValue& before = context.last_seen[loop.last_seen - 1];
+  ASSIGN_OR_RETURN(const bool equal, Equal(before, now, context.budget));
+  if (equal) return JinjaValue::Bool(false);
+  before = now;
   return JinjaValue::Bool(true);
 }
 

@@ -316,6 +316,12 @@ absl::StatusOr<bool> Equal(const JinjaValue& left, const JinjaValue& right, Jinj
       return &left.iterator() == &right.iterator();
     case Kind::kNamespace:
       return &left.name_space() == &right.name_space();
+    case Kind::kLoop:
+      return &left.loop() == &right.loop();
+    case Kind::kCallable:
+      return left.callable().self == nullptr && right.callable().self == nullptr &&
+             left.callable().builtin == right.callable().builtin &&
+             left.callable().macro == right.callable().macro;
     default:
       return false;
   }

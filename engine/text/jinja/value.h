@@ -174,8 +174,10 @@ struct JinjaNamespace {
 struct JinjaLoop {
   std::shared_ptr<const JinjaValue> items;  // a list; shared with the loop that runs over it
   size_t index = 0;
-  int depth = 0;                      // of loops that call themselves
-  std::vector<JinjaValue> last_seen;  // what `changed` was given last
+  int depth = 0;  // of loops that call themselves
+  // Of what `changed` was given last, in JinjaContext::last_seen, from 1; 0: nothing yet. A loop
+  // that held values could hold itself.
+  size_t last_seen = 0;
   // Of {% for ... recursive %}: what loop(items) runs again, and in which scope. Not owned: scopes
   // and loops that hold each other would form chains without end.
   const JinjaStatement* recursive = nullptr;

@@ -251,6 +251,17 @@ TEST(ChatTemplateTest, TellsTheTimeThatItIsGivenOrDoesNotKnowIt) {
   EXPECT_EQ(rendered.text, "2000-02-29 12:34:56.789012");
 }
 
+// Under the sanitizers this finds values that own themselves.
+TEST(ChatTemplateTest, LetsLoopsMacrosAndNamespacesHoldThemselves) {
+  ASSERT_OK_AND_ASSIGN(
+      const RenderedText rendered,
+      Render("{% set ns = namespace() %}{% set ns.self = [ns] %}"
+             "{% for x in [1, 2] recursive %}{% set ns.loop = loop %}"
+             "{{ loop.changed(loop, [ns]) }}{% macro m() %}{{ m }}{% endmacro %}"
+             "{% set ns.macro = [m, loop.cycle] %}{% endfor %}{{ ns.loop.changed(ns.loop) }}"));
+  EXPECT_EQ(rendered.text, "TrueFalseTrue");
+}
+
 TEST(ChatTemplateTest, TakesLongChainsOfOneLevel) {
   EXPECT_OK(Render("{{ 1" + Repeated(" + 1", 5000) + " }}"));
   EXPECT_OK(Render("{{ 'a'" + Repeated(" ~ 'a'", 5000) + " }}"));
