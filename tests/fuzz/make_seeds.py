@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzzers: make_seeds.py BUILD_FOLDER OUTPUT_FOLDER.
+
+Each target gets OUTPUT_FOLDER/TARGET/seeds and OUTPUT_FOLDER/TARGET/words.dict. Seeds are the files
+of tests/data cut small, variations of them in which one member is missing or odd, and the cases that
+the unit tests have in string literals; the words are those that occur in the seeds.
+"""
+
+import ast
+import collections
+import copy
+import json
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+DATA = TESTS / "data"
+SEPARATOR = b"\x1e"  # fuzz_input.h
+ODD_VALUES = [None, -1, 0, 2**63, 1e300, True, "", "x", [], {}, [[]], [1, "a"]]
+MAX_VARIATIONS = 400
+MAX_WORDS = 600
+
+
+def join(*parts):
+    return SEPARATOR.join(p if isinstance(p, bytes) else p.encode() for p in parts)
+
+
+def literals(path):
+    """The string literals of a C++ file; neighbours are joined as the compiler does."""
+    text = path.read_text(encoding="utf-8")
+    token = re.compile(r'R"(\w*)\((.*?)\)\1"|"((?:\\.|[^"\\\n])*)"|//[^\n]*', re.DOTALL)
+    found, end = [], -1
+    for match in token.finditer(text):
+        if match.group(0).startswith("//"):
+            continue
+        value = match.group(2)
+        if value is None:
+            try:
+                value = ast.literal_eval('"' + match.group(3) + '"')
+            except (SyntaxError, ValueError):
+                continue
+        if found and end >= 0 and text[end:match.start()].strip() == "":
+            found[-1] += value
+        else:
+            found.append(value)
+        end = match.end()
+    return found
+
+
+def unit_tests(pattern):
+    """The literals of all unit tests that the pattern names."""
+    return [literal for path in sorted(TESTS.glob(pattern)) for literal in literals(path)]
+
+
+def variations(document):
+    """`document` without each of its members, and with each of them odd; evenly thinned out."""
+    def places(value, path=()):
+        if path:
+            yield path
+        items = value.items() if isinstance(value, dict) else \
+            enumerate(value) if isinstance(value, list) else ()
+        for key, child in list(items)[:12]:
+            yield from places(child, path + (key,))
+
+    def changed(path, change):
+        copied = copy.deepcopy(document)
+        parent = copied
+        for key in path[:-1]:
+            parent = parent[key]
+        change(parent, path[-1])
+        return copied
+
+    changes = [(path, lambda parent, key: parent.pop(key)) for path in places(document)]
+    changes += [(path, lambda parent, key, odd=odd: parent.__setitem__(key, odd))
+                for path in places(document) for odd in ODD_VALUES]
+    step = max(1, -(-len(changes) // MAX_VARIATIONS))
+    return [changed(path, change) for path, change in changes[::step]]
+
+
+def compact(document):
+    return json.dumps(document, separators=(",", ":"))
+
+
+def safetensors_header():
+    def tensors(*shapes):
+        header, offset = {}, 0
+        for i, (dtype, shape, size) in enumerate(shapes):
+            header[f"layers.{i}.weight"] = {"dtype": dtype, "shape": shape,
+                                            "data_offsets": [offset, offset + size]}
+            offset += size
+        return header, offset
+
+    good, size = tensors(("F32", [2, 3], 24), ("BF16", [4], 8), ("F16", [1, 1, 2], 4))
+    good["__metadata__"] = {"format": "pt"}
+    prefix = struct.pack("<H", size)
+    yield prefix + compact(good).encode()
+    for document in variations(good):
+        yield prefix + compact(document).encode()
+    for literal in unit_tests("engine/model/safetensors_test.cc"):
+        if literal.startswith(("{", "[")):
+            yield struct.pack("<H", 16) + literal.encode("utf-8", "surrogatepass")
+            yield struct.pack("<Q", len(literal)) + literal.encode() + bytes(16)
+
+
+def gguf_text(text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+class Gguf:
+    """A GGUF file's head, from https://github.com/ggml-org/ggml/blob/master/docs/gguf.md."""
+
+    FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q",
+               11: "<q", 12: "<d"}
+    BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
+              10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210),
+              16: (256, 66), 30: (1, 2)}
+
+    def __init__(self):
+        self.keys, self.tensors, self.offset = [], [], 0
+
+    def key(self, name, kind, value):
+        encode = gguf_text if kind == 8 else lambda v: struct.pack(self.FORMATS[kind], v)
+        if isinstance(value, list):
+            body = struct.pack("<IIQ", 9, kind, len(value)) + b"".join(map(encode, value))
+        else:
+            body = struct.pack("<I", kind) + encode(value)
+        self.keys.append(gguf_text(name) + body)
+
+    def tensor(self, name, shape, kind):
+        per_block, block_bytes = self.BLOCKS[kind]
+        self.tensors.append(gguf_text(name) + struct.pack("<I", len(shape)) +
+                            struct.pack(f"<{len(shape)}Q", *shape) + struct.pack("<IQ", kind, self.offset))
+        count = shape[0]
+        for size in shape[1:]:
+            count *= size
+        self.offset += -(-(count // per_block * block_bytes) // 32) * 32
+
+    def head(self, version=3):
+        return (b"GGUF" + struct.pack("<IQQ", version, len(self.tensors), len(self.keys)) +
+                b"".join(self.keys + self.tensors)).ljust(32, b"\0")
+
+
+def gguf_model(architecture="llama", kind=8, vocabulary=264, tokenizer=("gpt2", "gpt-2")):
+    file = Gguf()
+    file.key("general.architecture", 8, architecture)
+    for name, value in (("block_count", 1), ("embedding_length", 32), ("feed_forward_length", 32),
+                        ("attention.head_count", 2), ("context_length", 64)):
+        file.key(f"{architecture}.{name}", 4, value)
+    file.key(f"{architecture}.attention.layer_norm_rms_epsilon", 6, 1e-5)
+    if tokenizer is not None:
+        tokens = [chr(0x21 + i) if i < 94 else f"<0x{i:02X}>" for i in range(vocabulary)]
+        tokens[200:203] = ["He", "ll", "<|end|>"]
+        file.key("tokenizer.ggml.model", 8, tokenizer[0])
+        file.key("tokenizer.ggml.pre", 8, tokenizer[1])
+        file.key("tokenizer.ggml.tokens", 8, tokens)
+        file.key("tokenizer.ggml.scores", 6, [-float(i) for i in range(vocabulary)])
+        file.key("tokenizer.ggml.token_type", 5, [1 if i != 202 else 3 for i in range(vocabulary)])
+        file.key("tokenizer.ggml.merges", 8, ["H e", "l l"])
+        file.key("tokenizer.ggml.eos_token_id", 4, 202)
+        file.key("tokenizer.ggml.add_bos_token", 7, False)
+        file.key("tokenizer.chat_template", 8, "{% for m in messages %}{{ m.content }}{% endfor %}")
+    square = [32, 32] if kind in (0, 1, 2, 3, 6, 7, 8, 30) else [256, 32]
+    file.tensor("token_embd.weight", [32, vocabulary], 2)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        file.tensor(name + ".weight", [32], 0)
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+        file.tensor(f"blk.0.{name}.weight", square, kind)
+    return file
+
+
+def gguf():
+    for kind in Gguf.BLOCKS:
+        yield gguf_model(kind=kind, tokenizer=None).head()
+    for architecture in ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "gptneox", "falcon",
+                         "granite", "stablelm", "olmo2", "opt"):
+        yield gguf_model(architecture, 0, tokenizer=None).head(version=2)
+    for model, pre in (("gpt2", "gpt-2"), ("gpt2", "llama-bpe"), ("gpt2", "qwen2"), ("gpt2", "smollm"),
+                       ("llama", "default"), ("t5", "default"), ("bert", "default")):
+        yield gguf_model(tokenizer=(model, pre)).head()
+    odd = Gguf()
+    for kind in Gguf.FORMATS:
+        odd.key(f"number.{kind}", kind, 1)
+        odd.key(f"array.{kind}", kind, [1, 0])
+    odd.key("texts", 8, ["", b"\xff", "a\0b"])
+    yield odd.head()
+    for length in range(0, 96, 4):
+        yield gguf_model(tokenizer=None).head()[:length]
+
+
+def small_tokenizer(document):
+    """A published tokenizer.json with the first tokens of its vocabulary only."""
+    keep = 300
+    model = document["model"]
+    if isinstance(model.get("vocab"), dict):
+        vocabulary = sorted(model["vocab"].items(), key=lambda entry: entry[1])[:keep]
+        model["vocab"] = {text: i for i, (text, _) in enumerate(vocabulary)}
+    elif isinstance(model.get("vocab"), list):
+        model["vocab"] = model["vocab"][:keep]
+    if "merges" in model:
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+        model["merges"] = [m for m, pair in zip(model["merges"], pairs)
+                           if {*pair, "".join(pair)} <= model["vocab"].keys()]
+    size, ids = len(model["vocab"]), {}
+    for token in document.get("added_tokens") or []:
+        if token["id"] >= size:
+            ids[token["id"]] = size + len(ids)
+            token["id"] = ids[token["id"]]
+    processor = document.get("post_processor") or {}
+    for part in [processor] + processor.get("processors", []):
+        for token in (part.get("special_tokens") or {}).values():
+            if isinstance(token, dict):
+                token["ids"] = [ids.get(i, i) for i in token["ids"]]
+    return document
+
+
+def minimal_tokenizer():
+    return {"added_tokens": [{"id": 4, "content": "<|end|>", "special": True, "lstrip": True,
+                              "rstrip": False, "single_word": True, "normalized": False}],
+            "normalizer": {"type": "NFC"},
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}| ?[^\\s]+"}, "behavior": "Isolated",
+                 "invert": False},
+                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]},
+            "post_processor": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3},
+                      "merges": [["a", "b"]]}}
+
+
+def tokenizer_json():
+    text = "a ab\u00e9 12 <|end|>\n\u4f60\u597d\U0001f600 </s>"
+    config = compact({"add_bos_token": False, "bos_token": None, "eos_token": {"content": "<|end|>"}})
+    published = {path.parent.name: small_tokenizer(json.loads(path.read_text(encoding="utf-8")))
+                 for path in sorted(DATA.glob("tokenizers/*/tokenizer.json"))}
+    for document in [minimal_tokenizer(), *published.values()]:
+        yield join(compact(document), "", text)
+        yield join(compact(document), config, text)
+    variants = json.loads((DATA / "tokenizers/variants.json").read_text(encoding="utf-8"))["variants"]
+    for variant in variants:
+        document = copy.deepcopy(published[variant["base"]])
+        for key, value in variant["changes"].items():
+            mergeable = isinstance(value, dict) and isinstance(document.get(key), dict)
+            document[key] = {**document[key], **value} if mergeable else value
+        yield join(compact(document), "", text)
+    for document in variations(minimal_tokenizer()):
+        yield join(compact(document), "", text)
+    pieces = re.compile(r'"(/[a-z_/]+)",\s*(?:R"\((.*?)\)"|("(?:\\.|[^"\\\n])*"))', re.DOTALL)
+    source = (TESTS / "engine/text/tokenizer_spec_test.cc").read_text(encoding="utf-8")
+    for pointer, raw, quoted in pieces.findall(source):
+        document = minimal_tokenizer()
+        *path, last = pointer[1:].split("/")
+        parent = document
+        for key in path:
+            parent = parent.get(key, {})
+        try:
+            parent[last] = json.loads(raw or ast.literal_eval(quoted))
+        except ValueError:
+            continue
+        yield join(compact(document), "", text)
+
+
+def model_config():
+    generation = compact({"eos_token_id": [2, 7], "bos_token_id": 1, "temperature": 0.6})
+    for path in sorted(DATA.glob("tiny/*/config.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        yield join(compact(document), "")
+        yield join(compact(document), generation)
+        for variation in variations(document)[::4]:
+            yield join(compact(variation), "")
+
+
+def pack_manifest(build):
+    folders = sorted(path.parent for path in DATA.glob("tiny/*/config.json"))
+    result = subprocess.run([build / "tests/fuzz/pack_manifest_seeds", *folders], check=True,
+                            capture_output=True, text=True)
+    manifests = [json.loads(line) for line in result.stdout.splitlines()]
+    for manifest in manifests:
+        yield compact(manifest).encode()
+    for variation in variations(manifests[0]):
+        yield compact(variation).encode()
+
+
+def chat_template():
+    messages = compact([{"role": "user", "content": "<b>\u00df <|im_end|>"},
+                        {"role": "assistant", "content": "yes", "tool_calls": [{"name": "f"}]}])
+    for path in sorted(DATA.glob("templates/*.json")):
+        golden = json.loads(path.read_text(encoding="utf-8"))
+        for source in golden.get("templates", {}).values():
+            yield join(source, messages, "{}")
+        for case in golden["cases"]:
+            if "source" in case:
+                yield join(case["source"], messages,
+                           compact(case.get("context") or golden.get("context") or {}))
+    for literal in unit_tests("engine/text/chat_template*_test.cc") + \
+            unit_tests("engine/text/jinja/*_test.cc"):
+        if "{{" in literal or "{%" in literal or "{#" in literal:
+            yield literal.encode("utf-8", "surrogatepass")
+
+
+def jsonl_row():
+    plain = '{"id":"a","prompt":"hello",%s}'
+    chat = ('{"custom_id":"a","method":"POST","url":"/v1/chat/completions",'
+            '"body":{"messages":[{"role":"user","content":"hello"}],%s}}')
+    completion = '{"custom_id":"a","method":"POST","url":"/v1/completions","body":{%s}}'
+    for form in (plain, chat, completion):
+        yield (form % '"prompt":"a","max_tokens":4,"stop":["x"],"logprobs":true').encode()
+    for literal in unit_tests("server/input/*_test.cc"):
+        data = literal.encode("utf-8", "surrogatepass")
+        if literal.startswith("{"):
+            yield data
+            yield data + b"\r\n\n" + data
+        elif literal.startswith('"') and len(literal) > 2:
+            for form in (plain, chat, completion):
+                yield (form % literal).encode("utf-8", "surrogatepass")
+    # InferenceRequest: custom_id, a prompt, token ids, a chat.
+    for fields in (b"\x0a\x01a\x12\x05hello", b"\x1a\x03\x0a\x01\x05", b"\x22\x0b\x0a\x09\x0a\x04user\x12\x01x"):
+        yield bytes([len(fields)]) + fields
+
+
+def words(seeds):
+    """The commonest words of the seeds, as a dictionary of libFuzzer."""
+    counts = collections.Counter()
+    for seed in seeds:
+        counts.update(set(re.findall(rb"(?:<\|?)?[A-Za-z_][A-Za-z0-9_.|<>-]{1,40}|[{}%|~=<>!#-]{2,3}", seed)))
+    lines = [f'"{word.decode()}"' for word, _ in counts.most_common(MAX_WORDS)]
+    return "\n".join(lines + ['"\\x1e"', '"\\":\\""', '"18446744073709551615"', '"-1"', '"1e400"']) + "\n"
+
+
+def main():
+    build, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    targets = {"safetensors_header": safetensors_header(), "gguf": gguf(),
+               "tokenizer_json": tokenizer_json(), "model_config": model_config(),
+               "pack_manifest": pack_manifest(build), "chat_template": chat_template(),
+               "jsonl_row": jsonl_row()}
+    for name, made in targets.items():
+        seeds = sorted(set(made))
+        folder = output / name / "seeds"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for i, seed in enumerate(seeds):
+            (folder / f"{i:04}").write_bytes(seed)
+        (output / name / "words.dict").write_text(words(seeds), encoding="ascii")
+        print(f"{name}: {len(seeds)} seeds, {sum(map(len, seeds))} bytes")
+
+
+if __name__ == "__main__":
+    main()
