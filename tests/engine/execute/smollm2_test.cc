@@ -200,6 +200,7 @@ TEST(SmolLm2Test, ARequestThatCannotFitAloneIsRefusedWithNumbers) {
   ASSERT_OK(pack);
   EngineOptions options;
   options.pack_path = *pack;
+  options.weight_budget_bytes = INT64_MAX;
   options.memory_budget_bytes = 1;
   const std::string message(Engine::Create(options).status().message());
   options.memory_budget_bytes = std::stoll(message.substr(message.find("at least ") + 9));

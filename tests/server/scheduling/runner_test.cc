@@ -235,9 +235,15 @@ TEST_P(RunnerTest, ChoicesSurviveADrainAndThoseThatHadEndedAreNotRunAgain) {
   v1::JobSpec spec = ChoicesSpec(40, 3);
   spec.mutable_sampling()->set_logprobs(true);
   world_.control.HoldSweeps();
-  world_.control.AllowSweeps(20);
   world_.Start();
   world_.Submit("job", rows, spec);
+  world_.control.WaitForHeldSweep();
+  // Rows are prepared while the first sweeps run: a full block must be there before 20 more end choices.
+  while (world_.control.most_held() < 6) {
+    world_.control.AllowSweeps(1);
+    world_.control.WaitForHeldSweep();
+  }
+  world_.control.AllowSweeps(20);
   DrainDuringSweep();
   world_.StartStore();
   int64_t ended = 0;
