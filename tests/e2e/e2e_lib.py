@@ -87,11 +87,12 @@ def read_rows(path):
 class Daemon:
     """A daemon on a Unix socket with its own state folder, started and stopped at will."""
 
-    def __init__(self, folder, *options, executable=NIGHTSHIFTD):
+    def __init__(self, folder, *options, executable=NIGHTSHIFTD, prefix=()):
+        """`prefix`: a command that becomes the daemon, such as one that enters a cgroup."""
         self.folder = pathlib.Path(folder)
         self.address = f"unix:{self.folder}/socket"
         self.log = self.folder / "nightshiftd.log"
-        self._command = [executable, "--listen", self.address, "--state-dir",
+        self._command = [*prefix, executable, "--listen", self.address, "--state-dir",
                          self.folder / "state", *options]
         self._process = None
         self._notify = None
