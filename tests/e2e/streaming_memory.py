@@ -68,7 +68,7 @@ def main():
         scratch = pathlib.Path(scratch)
         source = scratch / "model"
         source.mkdir()
-        write_model(source, MODEL_MIB * MIB)
+        write_model(source, MODEL_MIB * MIB, kv_heads=8)
         subprocess.run([NIGHTSHIFT, "import", source, "--output", scratch / "pack"], check=True)
         for file in source.iterdir():
             file.unlink()
