@@ -51,6 +51,11 @@ absl::Status SystemError(const std::string& what, int error) {
                                                : absl::FailedPreconditionError(message);
 }
 
+absl::Status NoParent(const std::string& path, const std::string& parent) {
+  return absl::NotFoundError(absl::StrCat("creating folder ", path, ": there is no folder ", parent,
+                                          " to put it in; make that first"));
+}
+
 std::vector<std::string> EntriesOf(int folder_fd) {
   std::vector<std::string> names;
   const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -126,6 +131,9 @@ bool IsPartialFolder(absl::string_view path) {
 absl::Status CheckFreeDisk(const std::string& path, int64_t bytes) {
   const std::string parent = ParentOf(WithoutTrailingSlashes(path));
   struct statvfs information {};
+  if (statvfs(parent.c_str(), &information) != 0 && errno == ENOENT) {
+    return NoParent(path, parent);
+  }
   if (statvfs(parent.c_str(), &information) != 0) {
     return SystemError(absl::StrCat("asking for the free space of ", parent), errno);
   }
@@ -149,8 +157,7 @@ absl::StatusOr<std::unique_ptr<PartialFolder>> PartialFolder::Create(const std::
   const std::string parent = ParentOf(clean);
   const int parent_fd = open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (parent_fd < 0 && errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat("creating folder ", clean, ": there is no folder ",
-                                            parent, " to put it in; make that first"));
+    return NoParent(clean, parent);
   }
   if (parent_fd < 0) {
     return SystemError(absl::StrCat("opening folder ", parent), errno);
