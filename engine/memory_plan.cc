@@ -37,8 +37,9 @@ class Share {
 
   void TakeRing() {
     const WeightPlacement none = Place(0);
+    largest_shard_bytes_ = TransferBytes(none.max_stored_bytes);
     plan_.ring_bytes =
-        std::max(2 * TransferBytes(none.max_stored_bytes),
+        std::max(2 * largest_shard_bytes_,
                  std::min(options_.weight_ring_bytes, options_.memory_budget_bytes / 8));
     stream_bytes_ = WeightStream::MemoryBytes(none, plan_.ring_bytes);
     rest_bytes_ -= stream_bytes_;
@@ -77,9 +78,20 @@ class Share {
             ? absl::StrCat(", reading the others ", stream_bytes_)
             : std::string(),
         ", activations and scratch ", activation_bytes_, ", keys and values of one request ",
-        least_kv_bytes(), "; raise the budget to at least ",
-        options_.memory_budget_bytes - rest_bytes_ + least_kv_bytes(),
+        least_kv_bytes(), "; raise the budget to at least ", LeastBudget(),
         " or lower max_sweep_tokens"));
+  }
+  // The ring grows with the budget, by an eighth.
+  int64_t LeastBudget() const {
+    const int64_t without_ring = options_.memory_budget_bytes - rest_bytes_ + least_kv_bytes() -
+                                 TransferBytes(plan_.ring_bytes);
+    if (plan_.ring_bytes == 0) {
+      return without_ring;
+    }
+    const int64_t ring_bytes =
+        std::max(2 * largest_shard_bytes_,
+                 std::min(options_.weight_ring_bytes, (without_ring + 6) / 7));
+    return without_ring + TransferBytes(ring_bytes);
   }
 
   const EngineOptions& options_;
@@ -89,6 +101,7 @@ class Share {
   const KvPageNeeds needs_;
   const int64_t page_bytes_;
   const int64_t activation_bytes_;
+  int64_t largest_shard_bytes_ = 0;
   int64_t stream_bytes_ = 0;
   int64_t rest_bytes_;
   MemoryPlan plan_;

@@ -122,6 +122,8 @@ class Runner::Loop {
   bool EndJobs();
   void EndRowsInBlock(const ActiveJob& job);
   void FailJob(const std::string& job_id, const std::string& reason, const absl::Status& error);
+  // Fails every job that needs a model which cannot be used.
+  void FailJobsOf(const ModelKey& key, const absl::Status& error);
 
   // --- the model ---
   bool ChooseSession();
@@ -160,6 +162,7 @@ class Runner::Loop {
   std::vector<ActiveJob> jobs_;  // in the order in which they should run
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;  // of session_
+  std::optional<ModelKey> unreadable_;  // its weights could not be read in its last sweep
   std::string claiming_job_;      // whose claim was begun and not taken; empty for none
   // Rows claimed and neither finished nor given back, by job.
   std::map<std::string, int64_t> in_hand_;
@@ -298,6 +301,18 @@ void Runner::Loop::FailJob(const std::string& job_id, const std::string& reason,
   }
 }
 
+void Runner::Loop::FailJobsOf(const ModelKey& key, const absl::Status& error) {
+  std::vector<std::string> job_ids;
+  for (const ActiveJob& job : jobs_) {
+    if (IsRunnable(job.record) && job.context->key == key) {
+      job_ids.push_back(job.record.id);
+    }
+  }
+  for (const std::string& job_id : job_ids) {
+    FailJob(job_id, reason::kModelUnavailable, error);
+  }
+}
+
 bool Runner::Loop::ChooseSession() {
   std::vector<JobDemand> demand;
   for (const ActiveJob& job : jobs_) {
@@ -323,15 +338,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   absl::StatusOr<std::unique_ptr<ModelSession>> session =
       ModelSession::Open(key, options_.engine, catalog_, factory_);
   if (!session.ok()) {
-    std::vector<std::string> job_ids;
-    for (const ActiveJob& job : jobs_) {
-      if (IsRunnable(job.record) && job.context->key == key) {
-        job_ids.push_back(job.record.id);
-      }
-    }
-    for (const std::string& job_id : job_ids) {
-      FailJob(job_id, reason::kModelUnavailable, session.status());
-    }
+    FailJobsOf(key, session.status());
     return;
   }
   session_ = *std::move(session);
@@ -476,6 +483,9 @@ bool Runner::Loop::Sweep() {
     OnSweepFailed(tokens.status());
     return true;
   }
+  if (unreadable_ == session_->key) {
+    unreadable_.reset();
+  }
   UpdateStatus(tokens->prompt + tokens->output);
   return true;
 }
@@ -483,9 +493,14 @@ bool Runner::Loop::Sweep() {
 void Runner::Loop::OnSweepFailed(const absl::Status& error) {
   LOG(ERROR) << "sweep_failed model=" << session_->key.model << " requests=" << block_->num_held()
              << " error=\"" << error.message() << "\"";
+  // Weights that cannot be read twice are no fault of a row: the jobs of the model fail.
+  const ModelKey key = session_->key;
+  const bool lost_weights = absl::IsDataLoss(error);
+  const bool is_unusable = lost_weights && unreadable_ == key;
+  unreadable_ = lost_weights ? std::optional(key) : std::nullopt;
   std::vector<RowProgress> again;
   for (const BlockRow& row : block_->TakeHeld()) {
-    if (row.attempt < row.job->max_attempts) {
+    if (lost_weights || row.attempt < row.job->max_attempts) {
       again.push_back(block_->ProgressOf(row));
       continue;
     }
@@ -499,6 +514,9 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
   GiveBack(std::move(again), /*count_attempt=*/true);
   GiveAllBack();
   CloseSession();
+  if (is_unusable) {
+    FailJobsOf(key, error);
+  }
   jobs_changed_ = true;
 }
 

@@ -103,6 +103,21 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(model.param.name) + "_" + ComputeTypeName(model.param.compute_type);
     });
 
+// The refusal names the least budget that would do: one with streamed weights.
+TEST(StreamingBudgetTest, TheBudgetThatARefusalNamesIsEnough) {
+  EngineOptions options;
+  options.pack_path = TinyPackWithTokenizer("llama");
+  options.max_sweep_tokens = 64;
+  options.max_block_requests = 12;
+  for (const int64_t ring_bytes : {int64_t{1}, int64_t{300} << 10, int64_t{64} << 20}) {
+    options.weight_ring_bytes = ring_bytes;
+    options.memory_budget_bytes = 1;
+    const std::string message(Engine::Create(options).status().message());
+    options.memory_budget_bytes = std::stoll(message.substr(message.find("at least ") + 9));
+    EXPECT_OK(Engine::Create(options)) << "ring of " << ring_bytes;
+  }
+}
+
 // No text of wrong weights: the sweep that meets them fails, by the name of the shard.
 TEST(StreamingFaultTest, AFlippedByteFailsTheSweepThatReadsIt) {
   PackFolder folder;

@@ -416,6 +416,21 @@ TEST_P(RunnerTest, AFailedSweepSendsItsRowsBackOnce) {
   EXPECT_EQ(results[19].completion().attempt(), 1);
 }
 
+// One failed read may be the disk's bad moment; the same again is a model that cannot be used.
+TEST_P(RunnerTest, WeightsThatCannotBeReadTwiceFailTheJob) {
+  world_.control.FailNextSweeps({absl::DataLossError("checksum of layers.3.up.weight"),
+                                 absl::DataLossError("checksum of layers.3.up.weight")});
+  world_.Start();
+  world_.Submit("job", MakeRows(40), Spec(10));
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_THAT(job.error, HasSubstr("layers.3.up.weight"));
+  EXPECT_THAT(job.error, HasSubstr("MODEL_UNAVAILABLE"));
+  EXPECT_EQ(job.counts.succeeded, 0);
+  world_.Submit("next", MakeRows(3), Spec(10));
+  EXPECT_EQ(world_.WaitForEnd("next").state, JobState::kSucceeded);
+}
+
 TEST_P(RunnerTest, APoisonousRowFailsAloneAndTheDaemonLives) {
   std::vector<InputRow> rows = MakeRows(40);
   rows[11] = TokenRow("row-11", {kPoisonToken, 20});
