@@ -71,6 +71,15 @@ void FakeEngineControl::AllowSweeps(int64_t count) {
   changed_.NotifyAll();
 }
 
+void FakeEngineControl::AllowHeldSweep() {
+  MutexLock lock(mutex_);
+  if (waiting_) {
+    waiting_ = false;
+    allowed_ = 1;
+    changed_.NotifyAll();
+  }
+}
+
 void FakeEngineControl::ReleaseSweeps() {
   MutexLock lock(mutex_);
   holding_ = false;

@@ -41,6 +41,8 @@ class FakeEngineControl {
   // Sweeps wait at their beginning until they are allowed.
   void HoldSweeps();
   void AllowSweeps(int64_t count);
+  // Lets a sweep that waits go on; the next one waits again.
+  void AllowHeldSweep();
   void ReleaseSweeps();
   // Waits until a sweep waits.
   void WaitForHeldSweep();

@@ -1,5 +1,7 @@
 #include "server/scheduling/runner.h"
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -106,12 +108,46 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
     spec.mutable_sampling()->set_num_choices(num_choices);
     return spec;
   }
+  // `count` rows of which a choice has ended after 15 sweeps while another goes on after 35.
+  std::vector<InputRow> UnevenRows(size_t count, const v1::JobSpec& spec) {
+    std::vector<InputRow> rows;
+    for (InputRow& row : MakeRows(300)) {
+      size_t shortest = SIZE_MAX;
+      size_t longest = 0;
+      for (int choice = 0; choice < spec.sampling().num_choices(); ++choice) {
+        SamplingParams sampling = ResolveSampling(spec.sampling(), 0);
+        sampling.choice = static_cast<uint32_t>(choice);
+        const size_t tokens =
+            CompleteFake(row.prompt, sampling, world_.fake_engine.context_tokens).sampled.size();
+        shortest = std::min(shortest, tokens);
+        longest = std::max(longest, tokens);
+      }
+      if (rows.size() < count && shortest <= 15 && longest > 35) {
+        rows.push_back(std::move(row));
+      }
+    }
+    EXPECT_EQ(rows.size(), count);
+    return rows;
+  }
   // Stops the daemon inside a sweep, as SIGTERM would.
   void DrainDuringSweep() {
     world_.control.WaitForHeldSweep();
-    std::thread drain([this] { world_.runner().Drain(); });
-    world_.control.ReleaseSweeps();
+    std::atomic<bool> began = false;
+    std::atomic<bool> drained = false;
+    std::thread drain([&] {
+      began = true;
+      world_.runner().Drain();
+      drained = true;
+    });
+    // One sweep at a time: freed, they would end the job before the drain is heard of.
+    while (!drained) {
+      if (began) {
+        world_.control.AllowHeldSweep();
+      }
+      std::this_thread::yield();
+    }
     drain.join();
+    world_.control.ReleaseSweeps();
     world_.Stop();
   }
   std::vector<std::string> CreatedModels() {
@@ -231,19 +267,13 @@ TEST_P(RunnerTest, MoreChoicesThanTheBlockHoldsAndTooFewPagesStillEnd) {
 }
 
 TEST_P(RunnerTest, ChoicesSurviveADrainAndThoseThatHadEndedAreNotRunAgain) {
-  const std::vector<InputRow> rows = MakeRows(6);
   v1::JobSpec spec = ChoicesSpec(40, 3);
   spec.mutable_sampling()->set_logprobs(true);
+  const std::vector<InputRow> rows = UnevenRows(2, spec);
   world_.control.HoldSweeps();
+  world_.control.AllowSweeps(20);
   world_.Start();
   world_.Submit("job", rows, spec);
-  world_.control.WaitForHeldSweep();
-  // Rows are prepared while the first sweeps run: a full block must be there before 20 more end choices.
-  while (world_.control.most_held() < 6) {
-    world_.control.AllowSweeps(1);
-    world_.control.WaitForHeldSweep();
-  }
-  world_.control.AllowSweeps(20);
   DrainDuringSweep();
   world_.StartStore();
   int64_t ended = 0;
