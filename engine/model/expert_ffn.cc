@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/model/linear.h"
 #include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 
@@ -45,7 +46,7 @@ void ExpertFeedForward::Route(const MatMulWeights& router, MatrixView x, std::sp
   for (int64_t first = 0; first < x.rows; first += piece_rows_) {
     const int64_t count = std::min(piece_rows_, x.rows - first);
     MatrixView logits = Scratch(scratch).Take(count, experts.count);
-    RouterLinear(router, x.Rows(first, count), logits);
+    MultiplyInOrder(router, x.Rows(first, count), false, logits, access_, ops_);
     for (int64_t row = 0; row < count; ++row) {
       ChooseExperts(
           {logits.row(row), static_cast<size_t>(experts.count)}, experts.normalise,
@@ -91,20 +92,6 @@ void ExpertFeedForward::RunExpert(const ExpertWeights& weights, std::span<const 
     ops_.GatedActivate(config_.activation, gate, up);
     Linear(weights.down, gate, output);
     ops_.AddScaledRows(output, piece_rows, factors.subspan(first, count), hidden);
-  }
-}
-
-void ExpertFeedForward::RouterLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
-    const WeightShardView& shard = weights.matrix.shards[i];
-    const bool is_streamed = shard.data == nullptr;
-    ops_.MatMul({.x = x,
-                 .weight = is_streamed ? access_->Acquire({weights.tensor, i}) : shard,
-                 .bias = weights.bias,
-                 .out = out});
-    if (is_streamed) {
-      access_->Release();
-    }
   }
 }
 

@@ -36,8 +36,7 @@ class ExpertFeedForward {
   void RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
                  std::span<const float> factors, MatrixView x, std::span<float> scratch,
                  MatrixView hidden);
-  // Shards that are not in memory come in the order of a sweep; those of experts as they are hit.
-  void RouterLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+  // Of an expert: shards that are not in memory are read as they are hit.
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
 
   const ModelConfig& config_;

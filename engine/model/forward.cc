@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/model/linear.h"
 #include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 
@@ -323,28 +324,12 @@ void Forward::Gather(const MatMulWeights& table, std::span<const int32_t> ids, b
   }
 }
 
-void Forward::Multiply(const MatMulWeights& weights, MatrixView x, bool accumulate,
-                       MatrixView out) {
-  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
-    const WeightShardView& shard = weights.matrix.shards[i];
-    const bool is_streamed = shard.data == nullptr;
-    ops_.MatMul({.x = x,
-                 .weight = is_streamed ? access_->Acquire({weights.tensor, i}) : shard,
-                 .bias = weights.bias,
-                 .out = out,
-                 .accumulate = accumulate});
-    if (is_streamed) {
-      access_->Release();
-    }
-  }
-}
-
 void Forward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  Multiply(weights, x, false, out);
+  MultiplyInOrder(weights, x, false, out, access_, ops_);
 }
 
 void Forward::AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  Multiply(weights, x, true, out);
+  MultiplyInOrder(weights, x, true, out, access_, ops_);
 }
 
 }  // namespace nightshift

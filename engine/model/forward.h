@@ -71,8 +71,6 @@ class Forward {
   // out (+)= rows of `table` by `ids`.
   void Gather(const MatMulWeights& table, std::span<const int32_t> ids, bool accumulate,
               MatrixView out);
-  // out (+)= x times the weights, plus their bias.
-  void Multiply(const MatMulWeights& weights, MatrixView x, bool accumulate, MatrixView out);
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
