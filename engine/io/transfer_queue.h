@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 
 #include "engine/io/disk_file.h"
-#include "engine/io/fence.h"
+#include "kernels/base/fence.h"
 #include "kernels/base/mutex.h"
 
 namespace nightshift {

@@ -13,12 +13,16 @@ class Clock {
   virtual int64_t WallMicros() const = 0;
   // Monotonic, microseconds from an arbitrary origin.
   virtual int64_t MonotonicMicros() const = 0;
+  // Leaves the core to others until MonotonicMicros() is at least `monotonic_us`; returns at once
+  // when it is already.
+  virtual void WaitUntil(int64_t monotonic_us) const = 0;
 };
 
 class RealClock : public Clock {
  public:
   int64_t WallMicros() const override;
   int64_t MonotonicMicros() const override;
+  void WaitUntil(int64_t monotonic_us) const override;
 };
 
 }  // namespace nightshift
