@@ -48,7 +48,31 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::ParallelFor(int64_t num_tasks, const std::function<void(int64_t, int)>& task) {
   if (num_tasks <= 0) return;
-  if (threads_.empty() || num_tasks == 1) {
+  if (num_tasks == 1) {
+    task(0, 0);
+    return;
+  }
+  TakeTurn();
+  RunLoop(num_tasks, task);
+  EndTurn();
+}
+
+void WorkerPool::TakeTurn() {
+  MutexLock lock(turn_mutex_);
+  const uint64_t turn = next_turn_++;
+  while (present_turn_ != turn) {
+    turn_ended_.Wait(turn_mutex_);
+  }
+}
+
+void WorkerPool::EndTurn() {
+  MutexLock lock(turn_mutex_);
+  ++present_turn_;
+  turn_ended_.NotifyAll();
+}
+
+void WorkerPool::RunLoop(int64_t num_tasks, const std::function<void(int64_t, int)>& task) {
+  if (threads_.empty()) {
     for (int64_t i = 0; i < num_tasks; ++i) {
       task(i, 0);
     }

@@ -12,7 +12,8 @@
 namespace nightshift {
 
 // Runs parallel loops over tasks. The caller works too, so `num_threads` = 1 starts no thread.
-// One loop at a time: ParallelFor is called from one thread and does not nest.
+// One loop at a time: threads that call ParallelFor take turns in the order in which they came,
+// asleep until it is theirs, so that no more than `num_threads` are at work. It does not nest.
 //
 // A thread that runs out of work looks for more for about 10 us, which bridges the gap between two
 // ops of a sweep, and then sleeps: waking costs as much as a small op.
@@ -25,13 +26,17 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Calls task(i, worker) once for each i in [0, num_tasks), worker in [0, num_threads());
-  // returns when all have ended. Tasks are taken one by one, so ragged work balances.
+  // returns when all have ended. Tasks are taken one by one, so ragged work balances. A single task
+  // runs on the caller's thread at once, without a turn.
   // num_tasks < 2^32 - 1.
   void ParallelFor(int64_t num_tasks, const std::function<void(int64_t, int)>& task);
 
   int num_threads() const { return static_cast<int>(threads_.size()) + 1; }
 
  private:
+  void TakeTurn();
+  void EndTurn();
+  void RunLoop(int64_t num_tasks, const std::function<void(int64_t, int)>& task);
   void Work(int worker);
   // Runs tasks of the present loop until none is left to take.
   void TakeTasks(int worker);
@@ -48,6 +53,12 @@ class WorkerPool {
   std::atomic<int64_t> unfinished_{0};  // tasks of the loop
   std::atomic<int> sleepers_{0};
   std::atomic<bool> caller_sleeps_{false};
+
+  // Of callers, apart from mutex_, which callers and workers share.
+  Mutex turn_mutex_;
+  CondVar turn_ended_;
+  uint64_t next_turn_ ABSL_GUARDED_BY(turn_mutex_) = 0;  // of the caller that comes next
+  uint64_t present_turn_ ABSL_GUARDED_BY(turn_mutex_) = 0;
 
   Mutex mutex_;
   CondVar start_;

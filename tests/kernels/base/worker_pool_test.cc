@@ -1,11 +1,12 @@
 #include "kernels/base/worker_pool.h"
 
 #include <atomic>
-#include <set>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "kernels/base/fence.h"
 #include "kernels/base/mutex.h"
 
 namespace nightshift {
@@ -73,6 +74,59 @@ TEST(WorkerPoolTest, RunsOnTheCallersThreadWithOneThread) {
     order.push_back(task);
   });
   EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(WorkerPoolTest, RunsTheLoopsOfSeveralCallersOneAtATime) {
+  for (const int threads : {1, 3}) {
+    WorkerPool pool(threads);
+    std::vector<int64_t> sums(8);  // plain memory: loops that overlap are a race
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 3; ++caller) {
+      callers.emplace_back([&] {
+        for (int round = 0; round < 200; ++round) {
+          pool.ParallelFor(8, [&](int64_t task, int) { ++sums[static_cast<size_t>(task)]; });
+        }
+      });
+    }
+    for (std::thread& caller : callers) {
+      caller.join();
+    }
+    EXPECT_EQ(sums, std::vector<int64_t>(8, 600));
+  }
+}
+
+TEST(WorkerPoolTest, ACallerWithManyLoopsLetsAnotherHaveItsTurn) {
+  WorkerPool pool(2);
+  std::atomic<bool> greedy_runs{false};
+  std::atomic<bool> other_had_its_turn{false};
+  // Ends only once the other caller has had a loop between two of these.
+  std::thread greedy([&] {
+    while (!other_had_its_turn) {
+      pool.ParallelFor(2, [&](int64_t, int) { greedy_runs = true; });
+    }
+  });
+  while (!greedy_runs) {
+    std::this_thread::yield();
+  }
+  pool.ParallelFor(2, [&](int64_t, int) { other_had_its_turn = true; });
+  greedy.join();
+}
+
+TEST(WorkerPoolTest, ASingleTaskWaitsForNobodysTurn) {
+  WorkerPool pool(2);
+  Fence loop_runs;
+  Fence single_ended;
+  std::thread other([&] {
+    pool.ParallelFor(2, [&](int64_t task, int) {
+      if (task == 0) {
+        loop_runs.Complete(absl::OkStatus());
+        EXPECT_TRUE(single_ended.Wait().ok());
+      }
+    });
+  });
+  EXPECT_TRUE(loop_runs.Wait().ok());
+  pool.ParallelFor(1, [&](int64_t, int) { single_ended.Complete(absl::OkStatus()); });
+  other.join();
 }
 
 TEST(WorkerPoolTest, RefusesZeroThreads) {
