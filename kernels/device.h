@@ -1,11 +1,15 @@
 // Device: where ops run and whose memory they read. One of the two classes that differ by device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/base/clock.h"
 #include "kernels/base/worker_pool.h"
 #include "kernels/ops.h"
 
@@ -14,10 +18,19 @@ namespace nightshift {
 class Device {
  public:
   virtual ~Device() = default;
-  // The device's ops for one compute type. The reference lives as long as the device.
+  // The device's ops for one compute type, on device memory. The reference lives as long as the
+  // device.
   virtual Ops& ops(ComputeType compute_type) = 0;
+  // Ops on host memory by the host's threads, for attention over keys and values that lie there.
+  // Another object than `ops`, so that both may be used at the same time, each by one thread.
+  virtual Ops& host_ops(ComputeType compute_type) = 0;
   // True when the device computes on host memory: nothing is copied.
   virtual bool unified_memory() const = 0;
+  // Copy between host and device memory; `from` and `to` have the same size and do not overlap.
+  // Return when the bytes are there. Each may be called from one thread at a time, both at the same
+  // time and beside ops. Errors: INTERNAL.
+  virtual absl::Status Upload(std::span<const std::byte> from, std::span<std::byte> to) = 0;
+  virtual absl::Status Download(std::span<const std::byte> from, std::span<std::byte> to) = 0;
   // The host's threads, for work between calls of ops.
   virtual WorkerPool& workers() = 0;
   // Words for people: "cpu, 2 threads, AVX3".
@@ -27,5 +40,21 @@ class Device {
 // Creates the CPU device with its own worker pool. num_threads 0: one a core that this process may
 // use. Errors: INVALID_ARGUMENT for a negative count.
 absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(int num_threads);
+
+// A device with memory of its own, made of the host's: what the three-tier path needs to run on any
+// machine, at the rates of any machine that is slower.
+struct DiscreteCpuOptions {
+  int num_threads = 0;  // as above; shared by ops and host_ops
+  // Rates of copies and of the multiply-adds (two operations each) of matmul and attention, by
+  // pacing: time that is waited out is left to the host's work. 0: as fast as this machine is.
+  double upload_bytes_per_s = 0.0;
+  double download_bytes_per_s = 0.0;
+  double flops_per_s = 0.0;
+};
+
+// The clock, which must outlive the device, is what pacing goes by.
+// Errors: INVALID_ARGUMENT naming a count or rate that is negative or not finite.
+absl::StatusOr<std::unique_ptr<Device>> CreateDiscreteCpuDevice(const DiscreteCpuOptions& options,
+                                                                const Clock& clock);
 
 }  // namespace nightshift
