@@ -190,12 +190,7 @@ void Executor::RunBatch(int64_t layer, const Batch& batch,
                                                          static_cast<size_t>(batch.num_rows)),
                                .spans = layer_spans.spans};
   const LayerWeights& weights = weights_.layers[static_cast<size_t>(layer)];
-  const MatrixView hidden = hidden_.Rows(batch.first_row, batch.num_rows);
-  if (HasExperts(config_, layer)) {
-    forward_.AttentionLayer(weights, layer_batch, scratch_, hidden);
-  } else {
-    forward_.Layer(weights, layer_batch, scratch_, hidden);
-  }
+  forward_.Layer(weights, layer_batch, scratch_, hidden_.Rows(batch.first_row, batch.num_rows));
 }
 
 }  // namespace nightshift

@@ -90,6 +90,23 @@ std::vector<float> InverseFrequencies(const RopeConfig& rope) {
   return frequencies;
 }
 
+int64_t AttentionRows::Floats(const ModelConfig& config, int64_t rows) {
+  const int64_t heads = 2 * RowStride(config.num_heads * config.head_width);
+  const int64_t kv_heads = 2 * RowStride(config.num_kv_heads * config.head_width);
+  return rows * (heads + kv_heads);
+}
+
+AttentionRows AttentionRows::Carve(const ModelConfig& config, int64_t rows,
+                                   std::span<float> memory) {
+  const int64_t q_width = config.num_heads * config.head_width;
+  const int64_t kv_width = config.num_kv_heads * config.head_width;
+  Scratch scratch(memory);
+  return {.q = scratch.Take(rows, q_width),
+          .k = scratch.Take(rows, kv_width),
+          .v = scratch.Take(rows, kv_width),
+          .mixed = scratch.Take(rows, q_width)};
+}
+
 Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops,
                  WeightAccess* access)
     : config_(config),
@@ -100,16 +117,17 @@ Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& 
       sliding_inverse_frequencies_(InverseFrequencies(config.sliding_rope.value_or(config.rope))) {}
 
 int64_t Forward::ScratchFloats(const ModelConfig& config, int64_t rows) {
-  const int64_t q = RowStride(config.num_heads * config.head_width);
-  const int64_t kv = RowStride(config.num_kv_heads * config.head_width);
-  const int64_t attention = 2 * q + 2 * kv;
   const bool some_dense =
       !config.experts || config.experts->num_layers_with_experts() < config.num_layers;
   const int64_t ffn = some_dense ? (config.gated_ffn ? 2 : 1) * RowStride(config.ffn_width) : 0;
-  // The input of each branch when they are parallel, or of one and what it adds.
-  const int64_t branches = 2 * RowStride(config.model_width);
-  const int64_t layer = branches + std::max(attention, ffn);
-  return rows * std::max(layer, RowStride(config.embedding_width));
+  const int64_t layer = BranchFloats(config, rows) +
+                        std::max(AttentionRows::Floats(config, rows), rows * ffn);
+  return std::max(layer, rows * RowStride(config.embedding_width));
+}
+
+// The input of a branch and what it adds.
+int64_t Forward::BranchFloats(const ModelConfig& config, int64_t rows) {
+  return rows * 2 * RowStride(config.model_width);
 }
 
 void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
@@ -141,40 +159,49 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
 // parallel branches:     h = h + attention(norm(h)) + ffn(norm(h))
 void Forward::Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
                     MatrixView hidden) {
+  const auto branches = static_cast<size_t>(BranchFloats(config_, hidden.rows));
+  const AttentionRows rows =
+      AttentionRows::Carve(config_, hidden.rows, scratch.subspan(branches));
+  BeginLayer(weights, batch, scratch.first(branches), hidden, rows);
+  Mix(batch, rows, ops_);
+  FinishLayer(weights, rows.mixed, scratch, hidden);
+}
+
+void Forward::BeginLayer(const LayerWeights& weights, const LayerBatch& batch,
+                         std::span<float> scratch, MatrixView hidden, const AttentionRows& rows) {
+  if (!config_.pre_norm) {
+    AttentionInputs(weights, batch, hidden, rows);
+    return;
+  }
+  MatrixView normed = Scratch(scratch).Take(hidden.rows, config_.model_width);
+  Norm(weights.attention_norm, hidden, normed);
+  AttentionInputs(weights, batch, normed, rows);
+}
+
+void Forward::FinishLayer(const LayerWeights& weights, MatrixView mixed, std::span<float> scratch,
+                          MatrixView hidden) {
   Scratch memory(scratch);
-  if (config_.parallel_branches) {
-    MatrixView attention_input = memory.Take(hidden.rows, config_.model_width);
-    MatrixView ffn_input = attention_input;
-    Norm(weights.attention_norm, hidden, attention_input);
-    if (!config_.shared_norm) {
-      ffn_input = memory.Take(hidden.rows, config_.model_width);
-      Norm(weights.ffn_norm, hidden, ffn_input);
-    }
-    Attention(weights, batch, attention_input, memory.rest(), hidden);
+  if (!weights.experts.empty()) {
+    AttentionOutput(weights, mixed, memory.rest(), hidden);
+  } else if (config_.parallel_branches) {
+    MatrixView ffn_input = memory.Take(hidden.rows, config_.model_width);
+    Norm(config_.shared_norm ? weights.attention_norm : weights.ffn_norm, hidden, ffn_input);
+    AttentionOutput(weights, mixed, memory.rest(), hidden);
     FeedForward(weights, ffn_input, memory.rest(), hidden);
   } else if (config_.pre_norm) {
     MatrixView normed = memory.Take(hidden.rows, config_.model_width);
-    Norm(weights.attention_norm, hidden, normed);
-    Attention(weights, batch, normed, memory.rest(), hidden);
+    AttentionOutput(weights, mixed, memory.rest(), hidden);
     Norm(weights.ffn_norm, hidden, normed);
     FeedForward(weights, normed, memory.rest(), hidden);
   } else if (config_.branch_norm) {
-    Attention(weights, batch, hidden, memory.rest(), hidden);
+    AttentionOutput(weights, mixed, memory.rest(), hidden);
     FeedForward(weights, hidden, memory.rest(), hidden);
   } else {
-    Attention(weights, batch, hidden, memory.rest(), hidden);
+    AttentionOutput(weights, mixed, memory.rest(), hidden);
     Norm(weights.attention_norm, hidden, hidden);
     FeedForward(weights, hidden, memory.rest(), hidden);
     Norm(weights.ffn_norm, hidden, hidden);
   }
-}
-
-void Forward::AttentionLayer(const LayerWeights& weights, const LayerBatch& batch,
-                             std::span<float> scratch, MatrixView hidden) {
-  Scratch memory(scratch);
-  MatrixView normed = memory.Take(hidden.rows, config_.model_width);
-  Norm(weights.attention_norm, hidden, normed);
-  Attention(weights, batch, normed, memory.rest(), hidden);
 }
 
 void Forward::Finish(const ModelWeights& weights, MatrixView hidden, MatrixView out) {
@@ -200,26 +227,22 @@ void Forward::CapLogits(MatrixView logits) {
   }
 }
 
-// hidden += o(attention(q(x), k(x), v(x))), q and k normalised where the family does and rotated by
-// their positions.
-void Forward::Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
-                        std::span<float> scratch, MatrixView hidden) {
-  const int64_t q_width = config_.num_heads * config_.head_width;
-  const int64_t kv_width = config_.num_kv_heads * config_.head_width;
-  Scratch memory(scratch);
-  MatrixView q = memory.Take(x.rows, q_width);
-  MatrixView k = memory.Take(x.rows, kv_width);
-  MatrixView v = memory.Take(x.rows, kv_width);
-  MatrixView mixed = memory.Take(x.rows, q_width);
-  Linear(weights.q, x, q);
-  Linear(weights.k, x, k);
-  Linear(weights.v, x, v);
-  NormQueriesAndKeys(weights, q, k);
+// q(x), k(x) and v(x), q and k normalised where the family does and rotated by their positions.
+void Forward::AttentionInputs(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
+                              const AttentionRows& rows) {
+  Linear(weights.q, x, rows.q);
+  Linear(weights.k, x, rows.k);
+  Linear(weights.v, x, rows.v);
+  NormQueriesAndKeys(weights, rows.q, rows.k);
   if (config_.position == PositionKind::kRope) {
-    Rotate(batch, q, k);
+    Rotate(batch, rows.q, rows.k);
   }
-  Mix(batch, q, k, v, mixed);
-  AddBranch(weights.o, weights.attention_branch_norm, mixed, memory.rest(), hidden);
+}
+
+// hidden += o(mixed).
+void Forward::AttentionOutput(const LayerWeights& weights, MatrixView mixed,
+                              std::span<float> scratch, MatrixView hidden) {
+  AddBranch(weights.o, weights.attention_branch_norm, mixed, scratch, hidden);
 }
 
 void Forward::NormQueriesAndKeys(const LayerWeights& weights, MatrixView q, MatrixView k) {
@@ -248,19 +271,17 @@ void Forward::Rotate(const LayerBatch& batch, MatrixView q, MatrixView k) {
   ops_.Rope(rope);
 }
 
-// Stores k and v in the pages; mixed = attention of q over them.
-void Forward::Mix(const LayerBatch& batch, MatrixView q, MatrixView k, MatrixView v,
-                  MatrixView mixed) {
+void Forward::Mix(const LayerBatch& batch, const AttentionRows& rows, Ops& ops) const {
   const float usual_scale = 1.0F / std::sqrt(static_cast<float>(config_.head_width));
-  ops_.StoreKv({.k = k, .v = v, .layout = kv_layout_, .spans = batch.spans});
-  ops_.Attention({.q = q,
-                  .out = mixed,
-                  .layout = kv_layout_,
-                  .num_heads = config_.num_heads,
-                  .scale = config_.attention_scale > 0.0F ? config_.attention_scale : usual_scale,
-                  .softcap = config_.attention_softcap,
-                  .window = batch.slides ? config_.sliding_window : 0,
-                  .spans = batch.spans});
+  ops.StoreKv({.k = rows.k, .v = rows.v, .layout = kv_layout_, .spans = batch.spans});
+  ops.Attention({.q = rows.q,
+                 .out = rows.mixed,
+                 .layout = kv_layout_,
+                 .num_heads = config_.num_heads,
+                 .scale = config_.attention_scale > 0.0F ? config_.attention_scale : usual_scale,
+                 .softcap = config_.attention_softcap,
+                 .window = batch.slides ? config_.sliding_window : 0,
+                 .spans = batch.spans});
 }
 
 // hidden += down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate.

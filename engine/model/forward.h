@@ -35,6 +35,20 @@ struct LayerBatch {
   std::span<const AttentionSpan> spans;  // the rows by sequence, pages of this layer
 };
 
+// What crosses between the parts of a layer, for the rows of one batch: projections and what
+// attention makes of them.
+struct AttentionRows {
+  MatrixView q;      // [T, H*D]
+  MatrixView k;      // [T, G*D]
+  MatrixView v;      // [T, G*D]
+  MatrixView mixed;  // [T, H*D]
+
+  // Floats that Carve takes.
+  static int64_t Floats(const ModelConfig& config, int64_t rows);
+  // In this order, without gaps, so that q, k and v of all rows are one stretch of memory.
+  static AttentionRows Carve(const ModelConfig& config, int64_t rows, std::span<float> memory);
+};
+
 class Forward {
  public:
   // References must outlive this; `ops` decides the compute type. `access` brings the shards that
@@ -49,15 +63,28 @@ class Forward {
   void Embed(const ModelWeights& weights, std::span<const int32_t> ids,
              std::span<const int32_t> positions, std::span<float> scratch, MatrixView hidden);
 
-  // Advances hidden [T, E] by one layer and stores the rows' keys and values in their pages. Not
-  // for layers with experts.
+  // Advances hidden [T, E] by one layer and stores the rows' keys and values in their pages: the
+  // three parts below one after the other. Of a layer with experts only the attention branch;
+  // expert_ffn.h has the other one.
   void Layer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
              MatrixView hidden);
 
-  // The same for the attention branch alone of a layer with experts; expert_ffn.h has the other
-  // one.
-  void AttentionLayer(const LayerWeights& weights, const LayerBatch& batch,
-                      std::span<float> scratch, MatrixView hidden);
+  // The parts of a layer. Between BeginLayer and FinishLayer of a batch others may be computed, and
+  // `hidden` stays as it is.
+  //
+  // q, k and v of the rows, normalised and rotated where the family does.
+  void BeginLayer(const LayerWeights& weights, const LayerBatch& batch, std::span<float> scratch,
+                  MatrixView hidden, const AttentionRows& rows);
+  // Stores k and v of the rows of batch.spans in their pages; mixed = attention of their q over
+  // them. Spans may be some of the batch's, others being mixed elsewhere.
+  // Threads: may run beside the other calls, with another Ops than this one's: the host's.
+  void Mix(const LayerBatch& batch, const AttentionRows& rows, Ops& ops) const;
+  // Adds the attention branch, from mixed [T, H*D], to hidden; then the feed-forward branch, unless
+  // the layer has experts.
+  // Aliasing: mixed may lie in scratch, behind its first BranchFloats.
+  void FinishLayer(const LayerWeights& weights, MatrixView mixed, std::span<float> scratch,
+                   MatrixView hidden);
+  static int64_t BranchFloats(const ModelConfig& config, int64_t rows);
 
   // out [T, W]: hidden [T, E] normalised, projected and multiplied, ready for the head. Overwrites
   // hidden.
@@ -73,9 +100,10 @@ class Forward {
               MatrixView out);
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
   void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
-  void Attention(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
-                 std::span<float> scratch, MatrixView hidden);
-  void Mix(const LayerBatch& batch, MatrixView q, MatrixView k, MatrixView v, MatrixView mixed);
+  void AttentionInputs(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
+                       const AttentionRows& rows);
+  void AttentionOutput(const LayerWeights& weights, MatrixView mixed, std::span<float> scratch,
+                       MatrixView hidden);
   void NormQueriesAndKeys(const LayerWeights& weights, MatrixView q, MatrixView k);
   void Rotate(const LayerBatch& batch, MatrixView q, MatrixView k);
   void FeedForward(const LayerWeights& weights, MatrixView x, std::span<float> scratch,
