@@ -47,6 +47,9 @@ struct EngineOptions {
   int64_t prompt_chunk_tokens = 512;
   // Most requests held at one time (the block).
   int64_t max_block_requests = 256;
+  // Whether requests that begin alike (64 tokens and more) compute that part once and share its
+  // pages. Changes no token.
+  bool share_prefixes = true;
 
   absl::Status Validate() const;
 };
@@ -104,6 +107,7 @@ struct SweepRecord {
 struct SweepResult {
   std::vector<SweepRecord> records;
   int64_t prompt_tokens = 0;  // computed in this sweep
+  int64_t shared_tokens = 0;  // of prompts, taken from others before this sweep
   int64_t output_tokens = 0;  // sampled in this sweep
   // Requests sent back because KV pages ran out (youngest first); admit them again later.
   std::vector<EngineRequest> evicted;

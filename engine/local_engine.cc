@@ -102,6 +102,7 @@ absl::Status LocalEngine::CreateParts(const MemoryPlan& plan) {
   }
   ASSIGN_OR_RETURN(cache_, KvCache::Create(pool_, KvLayoutOf(config_, options_.compute_type),
                                            KvLayers(config_), plan.kv_pages));
+  prefixes_ = std::make_unique<PrefixTree>(*cache_);
   max_batch_tokens_ = plan.executor.max_batch_tokens;
   ASSIGN_OR_RETURN(executor_, Executor::Create(config_, weights_->weights(), stream_.get(),
                                                *cache_, device_->ops(options_.compute_type),
@@ -123,6 +124,9 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
   RETURN_IF_ERROR(CheckRequest(request));
   ASSIGN_OR_RETURN(Completion completion, RebuildCompletion(request));
   RETURN_IF_ERROR(CheckRoom(request));
+  // A request whose prompt is scored needs what is computed at each of its tokens.
+  PrefixTree::Path prefix =
+      prefixes_->Enter(Shareable(request), !request.sampling.prompt_logprobs.has_value());
   std::vector<int32_t> end_tokens = EndTokens(request.sampling);
   auto sequence =
       std::make_unique<Sequence>(request.id, std::move(request.sampling), std::move(completion),
@@ -132,6 +136,7 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
     sequence->adjuster.Append(token);
   }
   sequence->logprobs = std::move(request.generated_logprobs);
+  sequence->prefix = std::move(prefix);
   held_.push_back(std::move(sequence));
   return absl::OkStatus();
 }
@@ -239,14 +244,19 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
         absl::StrCat("admit request ", request.id, ": asked 1 place of the block, free 0, budget ",
                      options_.max_block_requests));
   }
-  int64_t committed = 0;
+  const KvLayers& layers = cache_->layers();
+  int64_t committed = prefixes_->shared_stretches() * layers.ids_per_stretch();
   for (const std::unique_ptr<Sequence>& held : held_) {
     const int64_t limit =
         held->prompt_tokens + OutputTokensLimit(held->prompt_tokens, held->sampling);
-    committed += PagesToCommit(held->known_tokens(), limit - held->known_tokens());
+    committed += PagesToCommit(held->known_tokens(), limit - held->known_tokens(),
+                               PrefixTree::SharedStretches(held->prefix));
   }
+  const int64_t shared = request.sampling.prompt_logprobs.has_value()
+                             ? 0
+                             : prefixes_->SharedStretches(Shareable(request));
   const int64_t asked =
-      PagesToCommit(prompt_tokens + generated_tokens, output_limit - generated_tokens);
+      PagesToCommit(prompt_tokens + generated_tokens, output_limit - generated_tokens, shared);
   if (committed + asked > cache_->num_pages()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "admit request ", request.id, ": asked ", asked, " kv pages, free ",
@@ -255,8 +265,17 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   return absl::OkStatus();
 }
 
-int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) const {
-  return info_.kv_needs.Most(known_tokens + std::min(output_tokens_left, kHeadroomTokens));
+int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left,
+                                   int64_t shared_stretches) const {
+  return info_.kv_needs.Most(known_tokens + std::min(output_tokens_left, kHeadroomTokens) -
+                             shared_stretches * kPagePositions);
+}
+
+std::span<const int32_t> LocalEngine::Shareable(const EngineRequest& request) const {
+  const size_t known_tokens = request.prompt.size() + request.generated.size();
+  const size_t tokens =
+      options_.share_prefixes ? std::min(request.prompt.size(), known_tokens - 1) : 0;
+  return std::span(request.prompt).first(tokens);
 }
 
 int64_t LocalEngine::OutputTokensLimit(int64_t prompt_tokens,
@@ -266,6 +285,7 @@ int64_t LocalEngine::OutputTokensLimit(int64_t prompt_tokens,
 
 absl::StatusOr<SweepResult> LocalEngine::Sweep() {
   SweepResult result;
+  result.shared_tokens = TakeSharedPages();
   const SweepSchedule schedule = ScheduleHeld();
   for (size_t i = 0; i < schedule.num_evicted; ++i) {
     result.evicted.push_back(TakeState(*held_.back()));
@@ -303,12 +323,29 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
   return result;
 }
 
+int64_t LocalEngine::TakeSharedPages() {
+  int64_t taken = 0;
+  prefixes_->BeginEdge();
+  for (const std::unique_ptr<Sequence>& sequence : held_) {
+    taken -= sequence->computed_tokens;
+    sequence->computed_tokens =
+        prefixes_->Take(sequence->prefix, sequence->computed_tokens, sequence->pages);
+    taken += sequence->computed_tokens;
+    sequence->waits_for_prefix =
+        prefixes_->WaitsForOlder(sequence->prefix, sequence->computed_tokens);
+  }
+  return taken;
+}
+
 SweepSchedule LocalEngine::ScheduleHeld() const {
   std::vector<HeldRequest> requests;
   requests.reserve(held_.size());
+  std::vector<bool> seen(static_cast<size_t>(cache_->num_pages()), false);
   for (const std::unique_ptr<Sequence>& sequence : held_) {
-    requests.push_back(
-        {sequence->computed_tokens, sequence->known_tokens(), sequence->pages.num_pages()});
+    requests.push_back({.computed_tokens = sequence->computed_tokens,
+                        .known_tokens = sequence->waits_for_prefix ? sequence->computed_tokens
+                                                                   : sequence->known_tokens(),
+                        .pages = sequence->pages.CountUnseen(seen)});
   }
   return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
                                   .prompt_chunk_tokens = options_.prompt_chunk_tokens,
@@ -318,7 +355,9 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
 }
 
 void LocalEngine::Advance(Sequence& sequence, int64_t num_tokens) {
+  const int64_t first_position = sequence.computed_tokens;
   sequence.computed_tokens += num_tokens;
+  PrefixTree::Offer(sequence.prefix, first_position, sequence.computed_tokens, sequence.pages);
   sequence.pages.DropBehind(sequence.computed_tokens);
 }
 
@@ -410,6 +449,7 @@ absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<
   RETURN_IF_ERROR(AdmitOne(std::move(request)));
   std::vector<float> logits;
   Sequence& sequence = *held_.front();
+  sequence.prefix = {};  // all of its tokens are computed
   while (sequence.computed_tokens < sequence.known_tokens()) {
     const SweepSchedule schedule = ScheduleHeld();
     GrowPages(schedule);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "engine/execute/sequence.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/pool.h"
+#include "engine/memory/prefix_tree.h"
 #include "engine/memory/resident_weights.h"
 #include "engine/memory/weight_stream.h"
 #include "engine/memory_plan.h"
@@ -49,13 +51,22 @@ class LocalEngine : public Engine {
   absl::Status CheckSampling(const SamplingParams& sampling) const;
   absl::Status CheckRoom(const EngineRequest& request) const;
   absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
-  // Pages to count for a request: what it has and a stretch ahead, so that evictions are rare.
-  int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left) const;
+  // Pages to count for a request: what it has alone and some tokens ahead, so that evictions are
+  // rare. `shared_stretches` of its first are counted elsewhere.
+  int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left,
+                        int64_t shared_stretches) const;
+  // The whole stretches of the prompt that leave a token to compute; nothing where nothing is
+  // shared.
+  std::span<const int32_t> Shareable(const EngineRequest& request) const;
+  // Takes pages that others have computed, from the oldest request on, and finds those that wait
+  // for an older one to compute some. Returns the tokens taken.
+  int64_t TakeSharedPages();
   int64_t OutputTokensLimit(int64_t prompt_tokens, const SamplingParams& sampling) const;
 
   SweepSchedule ScheduleHeld() const;
   void GrowPages(const SweepSchedule& schedule);
-  // Counts tokens whose keys and values are in the pages, and gives back pages behind the window.
+  // Counts tokens whose keys and values are in the pages, offers them to others and gives back pages
+  // behind the window.
   static void Advance(Sequence& sequence, int64_t num_tokens);
   // Tokens of the vocabulary that end a completion.
   std::vector<int32_t> EndTokens(const SamplingParams& sampling) const;
@@ -75,6 +86,7 @@ class LocalEngine : public Engine {
   std::unique_ptr<ResidentWeights> weights_;
   std::unique_ptr<WeightStream> stream_;  // null when all weights are in memory
   std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<PrefixTree> prefixes_;
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Sequence>> held_;
 };

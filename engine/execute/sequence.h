@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/memory/kv_cache.h"
+#include "engine/memory/prefix_tree.h"
 #include "engine/sampling/completion.h"
 #include "engine/sampling/logit_adjuster.h"
 #include "engine/sampling/sampling_params.h"
@@ -39,6 +40,8 @@ struct Sequence {
   // Of the prompt as far as it is computed; the first has none. Empty when not wanted.
   std::vector<TokenLogprob> prompt_logprobs;
   PageTable pages;
+  PrefixTree::Path prefix;          // what others may have in common with it; empty: nothing
+  bool waits_for_prefix = false;    // at this sweep edge, for pages that an older one computes
 };
 
 }  // namespace nightshift

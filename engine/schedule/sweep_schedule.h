@@ -16,8 +16,9 @@ namespace nightshift {
 // A held request as the schedule sees it.
 struct HeldRequest {
   int64_t computed_tokens = 0;  // whose keys and values are in its pages
-  int64_t known_tokens = 0;     // prompt and generated; always more than computed_tokens
-  int64_t pages = 0;            // that it holds, of all layers
+  // Prompt and generated; more than computed_tokens, but for one that sits this sweep out.
+  int64_t known_tokens = 0;
+  int64_t pages = 0;  // that become free, in all layers, when it and all younger ones leave
 };
 
 struct SweepLimits {

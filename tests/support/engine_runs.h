@@ -71,6 +71,8 @@ struct RunReport {
   int64_t sweeps = 0;
   int64_t suspended = 0;
   int64_t evicted = 0;
+  int64_t prompt_tokens = 0;  // computed
+  int64_t shared_tokens = 0;  // taken from others
 };
 
 // Admits `requests` in order as far as there is room and sweeps until all have finished.
@@ -106,6 +108,8 @@ inline RunReport RunToEnd(Engine& engine, const std::vector<EngineRequest>& requ
       return report;
     }
     ++report.sweeps;
+    report.prompt_tokens += swept->prompt_tokens;
+    report.shared_tokens += swept->shared_tokens;
     for (const SweepRecord& record : swept->records) {
       AddRecord(record, report.outcomes[record.id]);
       if (record.finished) {

@@ -105,7 +105,8 @@ struct Model {
 };
 
 std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_tokens,
-                                     int64_t max_batch_tokens, int num_threads) {
+                                     int64_t max_batch_tokens, int num_threads,
+                                     bool share_prefixes = true) {
   EngineOptions options;
   options.pack_path = TinyPackWithTokenizer(model.name);
   options.compute_type = model.compute_type;
@@ -114,6 +115,7 @@ std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_to
   options.prompt_chunk_tokens = prompt_chunk_tokens;
   options.max_batch_tokens = max_batch_tokens;
   options.max_block_requests = kBlockRequests;
+  options.share_prefixes = share_prefixes;
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
   EXPECT_OK(engine);
   return std::move(engine).value();
@@ -134,7 +136,7 @@ class InvarianceTest : public testing::TestWithParam<Model> {
   }
 
   void SetUp() override {
-    const std::unique_ptr<Engine> engine = CreateEngine(GetParam(), 0, 512, 1);
+    const std::unique_ptr<Engine> engine = CreateEngine(GetParam(), 0, 512, 1, false);
     requests_ = RandomRequests(GetParam().num_requests, engine->info().vocabulary);
     alone_ = RunToEnd(*engine, requests_, {.block = 1}).outcomes;
     std::mt19937 generator(3);

@@ -165,6 +165,93 @@ TEST(PageTableTest, LayersShareAnIdAsFarAsBothKindsAllow) {
   EXPECT_EQ(PagesOf(table, 8, 0, 2).size(), 16U);
 }
 
+// The first `count` of them.
+std::vector<const OfferedStretch*> Pointers(const std::vector<OfferedStretch>& offered,
+                                            size_t count = SIZE_MAX) {
+  std::vector<const OfferedStretch*> pointers;
+  for (size_t i = 0; i < std::min(count, offered.size()); ++i) {
+    pointers.push_back(&offered[i]);
+  }
+  return pointers;
+}
+
+std::vector<OfferedStretch> OfferAll(PageTable& table) {
+  std::vector<OfferedStretch> offered;
+  for (int64_t stretch = 0; stretch < table.num_stretches(); ++stretch) {
+    offered.push_back(table.Offer(stretch));
+  }
+  return offered;
+}
+
+TEST(PageTableTest, ATakenPageCountsOnceAndIsFreeWhenTheLastLetsItGo) {
+  Fixture fixture(6);
+  PageTable first(*fixture.cache);
+  PageTable second(*fixture.cache);
+  ASSERT_OK(first.Grow(3 * 32));
+  const std::vector<OfferedStretch> offered = OfferAll(first);
+  ASSERT_EQ(second.CountTakeable(Pointers(offered)), 3);
+  second.Take(Pointers(offered));
+  EXPECT_EQ(fixture.cache->free_pages(), 3);
+  EXPECT_EQ(PagesOf(second, 3, 0, 3), PagesOf(first, 3, 0, 3));
+  ASSERT_OK(second.Grow(4 * 32));
+  EXPECT_EQ(second.num_pages(), 4);
+  std::vector<bool> seen(6, false);
+  EXPECT_EQ(first.CountUnseen(seen), 3);
+  EXPECT_EQ(second.CountUnseen(seen), 1);
+  first.Clear();
+  EXPECT_EQ(fixture.cache->free_pages(), 2);
+  EXPECT_EQ(second.num_stretches(), 4);
+  second.Clear();
+  EXPECT_EQ(fixture.cache->free_pages(), 6);
+}
+
+TEST(PageTableTest, OfferedPagesCanBeTakenUntilTheyAreGivenToSomebodyElse) {
+  Fixture fixture(6);
+  PageTable first(*fixture.cache);
+  ASSERT_OK(first.Grow(4 * 32));
+  const std::vector<OfferedStretch> offered = OfferAll(first);
+  const std::set<std::byte*> pages = PagesOf(first, 3, 0, 2);
+  first.Clear();
+  EXPECT_EQ(fixture.cache->free_pages(), 6);
+  PageTable other(*fixture.cache);
+  ASSERT_OK(other.Grow(4 * 32));  // two that nobody had, then the end of what was offered
+  PageTable second(*fixture.cache);
+  ASSERT_EQ(second.CountTakeable(Pointers(offered)), 2);
+  second.Take(Pointers(offered, 2));
+  EXPECT_EQ(PagesOf(second, 3, 0, 2), pages);
+  EXPECT_EQ(fixture.cache->free_pages(), 0);
+  EXPECT_THAT(second.Grow(3 * 32), StatusIs(absl::StatusCode::kResourceExhausted, "free 0"));
+  second.Clear();
+  ASSERT_OK(other.Grow(6 * 32));
+  EXPECT_EQ(second.CountTakeable(Pointers(offered)), 0);
+}
+
+// What slides has the window of the next position only: a run ends where that is there.
+TEST(PageTableTest, TakesOfSlidingLayersWhatTheNextPositionSees) {
+  Fixture fixture(40, "sf", 40);
+  PageTable first(*fixture.cache);
+  std::vector<OfferedStretch> offered;
+  for (int64_t stretch = 0; stretch < 6; ++stretch) {
+    ASSERT_OK(first.Grow((stretch + 1) * 32));
+    offered.push_back(first.Offer(stretch));
+    first.DropBehind((stretch + 1) * 32);
+  }
+  PageTable second(*fixture.cache);
+  ASSERT_EQ(second.CountTakeable(Pointers(offered)), 6);
+  second.Take(Pointers(offered));
+  EXPECT_EQ(second.num_pages(), first.num_pages());
+  EXPECT_EQ(second.num_pages(), 6 + 2);  // sees positions 153 to 192
+  EXPECT_EQ(second.Page(0, 3), nullptr);
+  EXPECT_EQ(second.Page(0, 4), first.Page(0, 4));
+  second.DropBehind(7 * 32);
+  second.Clear();
+  PageTable other(*fixture.cache);
+  ASSERT_OK(other.Grow(16 * 32));  // all that is free, so what slid behind is gone
+  EXPECT_EQ(fixture.cache->free_pages(), 0);
+  EXPECT_EQ(second.CountTakeable(Pointers(offered, 5)), 0);
+  EXPECT_EQ(second.CountTakeable(Pointers(offered)), 6);
+}
+
 TEST(KvLayersTest, CountsTheMostThatASequenceHolds) {
   EXPECT_EQ(Layers("fff", 0).Needs(512).Most(1000), 32);
   // A window of 40 and spans of 16: 55 positions of any alignment, so 3 stretches.
