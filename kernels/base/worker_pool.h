@@ -12,8 +12,9 @@
 namespace nightshift {
 
 // Runs parallel loops over tasks. The caller works too, so `num_threads` = 1 starts no thread.
-// One loop at a time: threads that call ParallelFor take turns in the order in which they came,
-// asleep until it is theirs, so that no more than `num_threads` are at work. It does not nest.
+// One loop at a time, so that loops never take more than `num_threads` cores: threads that call
+// ParallelFor take turns in the order in which they came, asleep until it is theirs. Between two
+// loops of one caller each other that waits has one. It does not nest.
 //
 // A thread that runs out of work looks for more for about 10 us, which bridges the gap between two
 // ops of a sweep, and then sleeps: waking costs as much as a small op.
