@@ -5,21 +5,18 @@
 // PACK is the quickstart's unless given.
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "engine/engine.h"
-#include "kernels/base/clock.h"
 #include "kernels/base/status_macros.h"
+#include "tests/bench/engine_job.h"
 
 namespace nightshift {
 namespace {
@@ -31,11 +28,6 @@ struct Workload {
   int64_t new_tokens = 64;
   int64_t threads = 0;  // 0: one a core
   std::string compute_type = "bf16";
-};
-
-struct Throughput {
-  int64_t tokens = 0;  // prompt and new
-  double seconds = 0;
 };
 
 // Prompts of random ids: no two share a prefix.
@@ -54,65 +46,26 @@ std::vector<EngineRequest> MakeRequests(const Workload& workload, int64_t vocabu
   return requests;
 }
 
-// Admits as much as there is room for; what has none waits in `waiting`.
-absl::Status AdmitWaiting(Engine& engine, std::vector<EngineRequest>& waiting) {
-  const std::vector<AdmitOutcome> outcomes = engine.Admit(waiting);
-  std::vector<EngineRequest> refused;
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    if (absl::IsResourceExhausted(outcomes[i].status)) {
-      refused.push_back(std::move(waiting[i]));
-    } else {
-      RETURN_IF_ERROR(outcomes[i].status);
-    }
-  }
-  waiting = std::move(refused);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Throughput> RunJob(Engine& engine, std::vector<EngineRequest> waiting) {
-  const RealClock clock;
-  const int64_t start_us = clock.MonotonicMicros();
-  Throughput throughput;
-  while (!waiting.empty() || engine.num_held() > 0) {
-    RETURN_IF_ERROR(AdmitWaiting(engine, waiting));
-    ASSIGN_OR_RETURN(SweepResult result, engine.Sweep());
-    throughput.tokens += result.prompt_tokens + result.output_tokens;
-    for (EngineRequest& evicted : result.evicted) {
-      waiting.push_back(std::move(evicted));
-    }
-  }
-  throughput.seconds = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
-  return throughput;
-}
-
 absl::Status Measure(const Workload& workload) {
   EngineOptions options;
   options.pack_path = workload.pack;
   options.compute_type = workload.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
   options.num_threads = static_cast<int>(workload.threads);
   ASSIGN_OR_RETURN(auto engine, Engine::Create(options));
-  ASSIGN_OR_RETURN(const Throughput throughput,
+  ASSIGN_OR_RETURN(const JobTime time,
                    RunJob(*engine, MakeRequests(workload, engine->info().vocabulary)));
   absl::PrintF(R"({"bench": "engine_throughput", "case": "%d rows, %d+%d tokens, %s", )"
                R"("value": %.2f, "unit": "tokens/s"})"
                "\n",
                workload.rows, workload.prompt_tokens, workload.new_tokens,
                engine->info().numeric_mode,
-               static_cast<double>(throughput.tokens) / throughput.seconds);
+               static_cast<double>(time.tokens) / time.seconds);
   return absl::OkStatus();
-}
-
-std::string DefaultPack() {
-  const char* cache = std::getenv("NIGHTSHIFT_CACHE");
-  const char* home = std::getenv("HOME");
-  return absl::StrCat(
-      cache != nullptr ? cache : absl::StrCat(home != nullptr ? home : "", "/.cache/nightshift"),
-      "/models/smollm2-135m-instruct");
 }
 
 // False when the arguments are not those of the usage.
 bool ReadArguments(int argc, char** argv, Workload& workload) {
-  workload.pack = argc > 1 ? argv[1] : DefaultPack();
+  workload.pack = argc > 1 ? argv[1] : QuickstartPack();
   if (argc <= 2) {
     return true;
   }

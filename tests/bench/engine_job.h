@@ -1,0 +1,25 @@
+// Runs one job of requests through an engine, for benchmarks that time it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "engine/engine.h"
+
+namespace nightshift {
+
+struct JobTime {
+  int64_t tokens = 0;  // computed of prompts, and sampled
+  double seconds = 0;  // from the first admission to the last result
+};
+
+// Errors: of the engine; the first request that can never run.
+absl::StatusOr<JobTime> RunJob(Engine& engine, std::vector<EngineRequest> requests);
+
+// The quickstart's model in the user's cache.
+std::string QuickstartPack();
+
+}  // namespace nightshift
