@@ -82,7 +82,8 @@ struct AdmitOutcome {
   uint64_t id = 0;
   // OK; RESOURCE_EXHAUSTED (no room now, with asked, free and budget: come again after a sweep);
   // INVALID_ARGUMENT (can never run here: over the context, over the whole budget, id out of
-  // range).
+  // range). Behind a request without room the others of the call get its status: nobody is passed
+  // over for ever by smaller ones.
   absl::Status status;
 };
 

@@ -115,7 +115,11 @@ std::vector<AdmitOutcome> LocalEngine::Admit(std::vector<EngineRequest> requests
   outcomes.reserve(requests.size());
   for (EngineRequest& request : requests) {
     const uint64_t id = request.id;
-    outcomes.push_back({id, AdmitOne(std::move(request))});
+    if (!outcomes.empty() && absl::IsResourceExhausted(outcomes.back().status)) {
+      outcomes.push_back({id, outcomes.back().status});
+    } else {
+      outcomes.push_back({id, AdmitOne(std::move(request))});
+    }
   }
   return outcomes;
 }

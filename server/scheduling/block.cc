@@ -111,12 +111,9 @@ void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
 std::vector<size_t> Block::ChooseJoining() const {
   const EngineInfo& info = session_.engine->info();
   BlockRoom room = {.max_requests = info.max_block_requests,
-                    .held_requests = num_held(),
-                    .free_pages = info.kv_budget_pages,
-                    .needs = info.kv_needs};
+                    .held_requests = num_held()};
   for (const auto& [id, key] : held_) {
     room.held_attempt = std::max(room.held_attempt, RowOf(key).attempt);
-    room.free_pages -= room.needs.Most(KnownTokens(key) + 1);
   }
   std::vector<BlockCandidate> candidates;
   for (const WaitingChoice& waiting : waiting_) {
@@ -125,8 +122,7 @@ std::vector<size_t> Block::ChooseJoining() const {
                           .job_create_time_us = row.job->create_time_us,
                           .index = row.header.index,
                           .choice = static_cast<int64_t>(waiting.key.choice),
-                          .attempt = row.attempt,
-                          .known_tokens = KnownTokens(waiting.key)});
+                          .attempt = row.attempt});
   }
   return FormBlock(candidates, room);
 }

@@ -37,7 +37,6 @@ int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests) {
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room) {
   std::vector<size_t> joined;
   int64_t held = room.held_requests;
-  int64_t free_pages = room.free_pages;
   int32_t attempt = room.held_attempt;
   for (const size_t i : InOrder(candidates)) {
     const BlockCandidate& candidate = candidates[i];
@@ -46,14 +45,10 @@ std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const 
       break;
     }
     attempt = std::max(attempt, candidate.attempt);
-    // Its page for the next token included.
-    const int64_t pages = room.needs.Most(candidate.known_tokens + 1);
-    const bool fits = held == 0 || pages <= free_pages;
-    if (!fits || held >= MaxRequestsOfAttempt(attempt, room.max_requests)) {
+    if (held >= MaxRequestsOfAttempt(attempt, room.max_requests)) {
       break;
     }
     joined.push_back(i);
-    free_pages -= pages;
     ++held;
   }
   return joined;

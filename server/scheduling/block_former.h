@@ -6,8 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/memory/kv_layers.h"
-
 namespace nightshift {
 
 // A request that is ready to join.
@@ -17,17 +15,14 @@ struct BlockCandidate {
   int64_t index = 0;               // within the job
   int64_t choice = 0;              // of the row's completions
   int32_t attempt = 1;             // above 1: a block that held it has failed
-  int64_t known_tokens = 0;        // prompt and generated
 };
 
-// What the engine can take.
+// Places of the block. Whether memory is left for a request is the engine's to say.
 struct BlockRoom {
   int64_t max_requests = 0;  // of a block
   int64_t held_requests = 0;
   // The highest attempt among those held; 0 when none is held.
   int32_t held_attempt = 0;
-  int64_t free_pages = 0;
-  KvPageNeeds needs = {};  // of a request
 };
 
 // A request that was in a failed block is a suspect: it may be what the engine stumbles over.
@@ -35,10 +30,8 @@ struct BlockRoom {
 // with the default of 3 attempts only the guilty one fails. Costs nothing while no block fails.
 int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests);
 
-// Indices of the candidates that join, in the order in which they do: suspects first, then by
-// priority, age of the job, index and choice. The first that does not fit ends it: nobody is passed
-// over for ever by smaller ones. Into an empty block the first joins whatever its size: the engine
-// has the last word on room.
+// Indices of the candidates that may join, in the order in which the engine is asked: suspects
+// first, then by priority, age of the job, index and choice.
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room);
 
 }  // namespace nightshift

@@ -185,6 +185,16 @@ TEST(EngineTest, ExhaustedPagesAskToComeAgainWithNumbers) {
   EXPECT_OK(AdmitOne(*engine, Request(3, 50, 10)));
 }
 
+TEST(EngineTest, NobodyIsPassedOverBySmallerOnesOfTheSameCall) {
+  const std::unique_ptr<Engine> engine = TinyEngine(OptionsWithPages(1));
+  const std::vector<AdmitOutcome> outcomes =
+      engine->Admit({Request(1, 200, 10), Request(2, 70, 10), Request(3, 50, 10)});
+  EXPECT_OK(outcomes[0].status);
+  EXPECT_THAT(outcomes[1].status, StatusIs(StatusCode::kResourceExhausted, "admit request 2"));
+  EXPECT_THAT(outcomes[2].status, StatusIs(StatusCode::kResourceExhausted, "admit request 2"));
+  EXPECT_EQ(engine->num_held(), 1);
+}
+
 TEST(EngineTest, ContextEndsACompletionByLength) {
   const std::unique_ptr<Engine> engine = TinyEngine();
   EngineRequest request = Request(1, 250, 100);

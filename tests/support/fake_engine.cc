@@ -171,7 +171,9 @@ std::vector<AdmitOutcome> FakeEngine::Admit(std::vector<EngineRequest> requests)
   std::vector<AdmitOutcome> outcomes;
   for (EngineRequest& request : requests) {
     const uint64_t id = request.id;
-    outcomes.push_back({.id = id, .status = AdmitOne(std::move(request))});
+    const bool is_behind = !outcomes.empty() && absl::IsResourceExhausted(outcomes.back().status);
+    outcomes.push_back({.id = id, .status = is_behind ? outcomes.back().status
+                                                      : AdmitOne(std::move(request))});
   }
   return outcomes;
 }

@@ -10,12 +10,12 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-BlockCandidate Candidate(int64_t index, int64_t known_tokens = 10) {
-  return {.priority = 2, .job_create_time_us = 1, .index = index, .known_tokens = known_tokens};
+BlockCandidate Candidate(int64_t index) {
+  return {.priority = 2, .job_create_time_us = 1, .index = index};
 }
 
-BlockRoom EmptyRoom(int64_t max_requests = 100, int64_t free_pages = 1000) {
-  return {.max_requests = max_requests, .free_pages = free_pages};
+BlockRoom EmptyRoom(int64_t max_requests = 100) {
+  return {.max_requests = max_requests};
 }
 
 TEST(BlockFormerTest, TakesThemByPriorityThenAgeThenIndex) {
@@ -36,23 +36,6 @@ TEST(BlockFormerTest, ClosesWhenThePlacesAreTaken) {
   EXPECT_THAT(FormBlock(candidates, room), ElementsAre(0, 1));
   room.held_requests = 4;
   EXPECT_THAT(FormBlock(candidates, room), IsEmpty());
-}
-
-TEST(BlockFormerTest, ClosesAtTheFirstThatDoesNotFitSoThatNobodyIsPassedOver) {
-  const std::vector<BlockCandidate> candidates = {Candidate(0, 10), Candidate(1, 100),
-                                                  Candidate(2, 10)};
-  EXPECT_THAT(FormBlock(candidates, EmptyRoom(100, 4)), ElementsAre(0));
-}
-
-TEST(BlockFormerTest, CountsThePageOfTheNextToken) {
-  const std::vector<BlockCandidate> candidates = {Candidate(0, 32), Candidate(1, 31)};
-  EXPECT_THAT(FormBlock(candidates, EmptyRoom(100, 3)), ElementsAre(0, 1));
-  EXPECT_THAT(FormBlock(candidates, EmptyRoom(100, 2)), ElementsAre(0));
-}
-
-TEST(BlockFormerTest, OffersTheFirstToAnEmptyEngineWhateverItsSize) {
-  const std::vector<BlockCandidate> candidates = {Candidate(0, 1 << 20)};
-  EXPECT_THAT(FormBlock(candidates, EmptyRoom(100, 1)), ElementsAre(0));
 }
 
 TEST(BlockFormerTest, SuspectsGoFirstAndApart) {
