@@ -1,10 +1,11 @@
 // The parts of a layer against the whole layer, bit for bit.
 #include "engine/model/forward.h"
 
-#include <cstring>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include "engine/memory/pool.h"
 #include "engine/memory/resident_weights.h"
 #include "engine/model/pack.h"
+#include "kernels/base/lane.h"
 #include "kernels/device.h"
 #include "tests/support/naive_ops.h"
 #include "tests/support/status_matchers.h"
@@ -31,8 +33,8 @@ struct Part {
 // A model, its pages for two sequences, and hidden rows.
 class World {
  public:
-  World(const std::string& model, ComputeType compute_type)
-      : device_(CreateCpuDevice(2).value()),
+  World(const std::string& model, ComputeType compute_type, std::unique_ptr<Device> device)
+      : device_(std::move(device)),
         pack_(Pack::Open(TinyPack(model)).value()),
         pool_("host", int64_t{64} << 20),
         weights_(ResidentWeights::Load(*pack_,
@@ -55,6 +57,7 @@ class World {
   const LayerWeights& weights(int64_t layer) const {
     return weights_->weights().layers[static_cast<size_t>(layer)];
   }
+  Device& device() { return *device_; }
   Forward& forward() { return forward_; }
   Ops& ops() { return ops_; }
   Ops& host_ops() { return host_ops_; }
@@ -161,48 +164,114 @@ Result RunLayers(World& world) {
   return {first.values, second.values, world.PageBytes()};
 }
 
-// Both batches begin before one is mixed; one span of the second is mixed by the host's ops, from
-// a copy of its rows, on another thread.
-Result RunParts(World& world) {
-  const ModelConfig& config = world.config();
-  Forward& forward = world.forward();
-  Hidden first(config, 37, 1);
-  Hidden second(config, 14, 2);
-  std::vector<float> scratch = ScratchOf(world, 37);
-  std::vector<float> first_memory(static_cast<size_t>(AttentionRows::Floats(config, 37)));
-  std::vector<float> second_memory(static_cast<size_t>(AttentionRows::Floats(config, 14)));
-  const AttentionRows first_rows = AttentionRows::Carve(config, 37, first_memory);
-  const AttentionRows second_rows = AttentionRows::Carve(config, 14, second_memory);
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const LayerWeights& weights = world.weights(layer);
-    const BatchOf first_batch(world, layer, kFirst);
-    const BatchOf second_batch(world, layer, kSecond);
-    forward.BeginLayer(weights, second_batch.all(), scratch, second.view, second_rows);
-    forward.BeginLayer(weights, first_batch.all(), scratch, first.view, first_rows);
-    std::vector<float> host_memory = second_memory;
-    const AttentionRows host_rows = AttentionRows::Carve(config, 14, host_memory);
-    std::thread host(
-        [&] { forward.Mix(second_batch.OnlySpan(1), host_rows, world.host_ops()); });
-    forward.Mix(first_batch.all(), first_rows, world.ops());
-    forward.FinishLayer(weights, first_rows.mixed, scratch, first.view);
-    forward.Mix(second_batch.OnlySpan(0), second_rows, world.ops());
-    host.join();
-    const MatrixView mixed = host_rows.mixed.Rows(5, 9);
-    std::memcpy(second_rows.mixed.row(5), mixed.data,
-                static_cast<size_t>(9 * mixed.stride) * sizeof(float));
-    forward.FinishLayer(weights, second_rows.mixed, scratch, second.view);
-  }
-  return {first.values, second.values, world.PageBytes()};
+std::span<std::byte> BytesOf(float* first, float* last) {
+  return std::as_writable_bytes(
+      std::span(first, static_cast<size_t>(last - first)));
 }
+
+// As an executor of a discrete device goes about it: both batches begin before one is mixed, and
+// one span of the second is mixed on the host from copies of its rows.
+class PartsOnLanes {
+ public:
+  explicit PartsOnLanes(World& world)
+      : world_(world),
+        scratch_(ScratchOf(world, 37)),
+        first_(world.config(), 37, 1),
+        second_(world.config(), 14, 2),
+        first_memory_(static_cast<size_t>(AttentionRows::Floats(world.config(), 37))),
+        second_memory_(static_cast<size_t>(AttentionRows::Floats(world.config(), 14))),
+        host_memory_(second_memory_.size()),
+        first_rows_(AttentionRows::Carve(world.config(), 37, first_memory_)),
+        second_rows_(AttentionRows::Carve(world.config(), 14, second_memory_)),
+        host_rows_(AttentionRows::Carve(world.config(), 14, host_memory_)) {}
+
+  Result Run() {
+    {
+      Lanes lanes(clock_);
+      for (int64_t layer = 0; layer < world_.config().num_layers; ++layer) {
+        IssueLayer(layer, lanes);
+      }
+    }
+    for (Fence& fence : fences_) {
+      EXPECT_OK(fence.Wait());
+    }
+    return {first_.values, second_.values, world_.PageBytes()};
+  }
+
+ private:
+  struct Lanes {
+    explicit Lanes(const Clock& clock)
+        : compute(clock), download(clock), host(clock), upload(clock) {}
+    Lane compute;
+    Lane download;
+    Lane host;
+    Lane upload;
+  };
+
+  void IssueLayer(int64_t layer, Lanes& lanes) {
+    Forward& forward = world_.forward();
+    const LayerWeights& weights = world_.weights(layer);
+    const BatchOf& first = batches_.emplace_back(world_, layer, kFirst);
+    const BatchOf& second = batches_.emplace_back(world_, layer, kSecond);
+    Fence* begun = Issue(lanes.compute, {}, [&] {
+      forward.BeginLayer(weights, second.all(), scratch_, second_.view, second_rows_);
+      forward.BeginLayer(weights, first.all(), scratch_, first_.view, first_rows_);
+      return absl::OkStatus();
+    });
+    Fence* downloaded = Issue(lanes.download, {begun}, [&] {
+      return world_.device().Download(BytesOf(second_rows_.q.data, second_rows_.mixed.data),
+                                      BytesOf(host_rows_.q.data, host_rows_.mixed.data));
+    });
+    Fence* mixed = Issue(lanes.host, {downloaded}, [&] {
+      forward.Mix(second.OnlySpan(1), host_rows_, world_.host_ops());
+      return absl::OkStatus();
+    });
+    Issue(lanes.compute, {}, [&] {
+      forward.Mix(first.all(), first_rows_, world_.ops());
+      forward.FinishLayer(weights, first_rows_.mixed, scratch_, first_.view);
+      forward.Mix(second.OnlySpan(0), second_rows_, world_.ops());
+      return absl::OkStatus();
+    });
+    Fence* uploaded = Issue(lanes.upload, {mixed}, [&] {
+      return world_.device().Upload(BytesOf(host_rows_.mixed.row(5), host_rows_.mixed.row(14)),
+                                    BytesOf(second_rows_.mixed.row(5), second_rows_.mixed.row(14)));
+    });
+    Issue(lanes.compute, {uploaded}, [&] {
+      forward.FinishLayer(weights, second_rows_.mixed, scratch_, second_.view);
+      return absl::OkStatus();
+    });
+  }
+  Fence* Issue(Lane& lane, std::vector<Fence*> waits, std::function<absl::Status()> work) {
+    Fence* done = &fences_.emplace_back();
+    lane.Issue(std::move(waits), std::move(work), done);
+    return done;
+  }
+
+  World& world_;
+  const RealClock clock_;
+  std::vector<float> scratch_;
+  Hidden first_;
+  Hidden second_;
+  std::vector<float> first_memory_;
+  std::vector<float> second_memory_;
+  std::vector<float> host_memory_;
+  AttentionRows first_rows_;
+  AttentionRows second_rows_;
+  AttentionRows host_rows_;
+  std::deque<BatchOf> batches_;
+  std::deque<Fence> fences_;
+};
 
 class ForwardPartsTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(ForwardPartsTest, ComposedInAnotherOrderAndOnTwoThreadsGiveTheBitsOfTheLayer) {
+TEST_P(ForwardPartsTest, OnLanesInAnotherOrderTheyGiveTheBitsOfTheLayer) {
+  const RealClock clock;
   for (const ComputeType compute_type : {ComputeType::kF32, ComputeType::kBF16}) {
-    World whole(GetParam(), compute_type);
-    World parts(GetParam(), compute_type);
+    World whole(GetParam(), compute_type, CreateCpuDevice(2).value());
+    World parts(GetParam(), compute_type,
+                CreateDiscreteCpuDevice({.num_threads = 2}, clock).value());
     const Result expected = RunLayers(whole);
-    EXPECT_EQ(RunParts(parts), expected);
+    EXPECT_EQ(PartsOnLanes(parts).Run(), expected);
     EXPECT_NE(expected.first, Hidden(whole.config(), 37, 1).values);
   }
 }
