@@ -284,6 +284,7 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
   server.require_subcommand(1);
   server.add_subcommand("info", "Version, device, limits");
   for (const auto& [name, help] : std::map<std::string, std::string>{
+           {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"import", "Convert a model to a pack: import SOURCE --output PACK"},
            {"model", "Look into a pack: model show PACK, model verify PACK"}}) {
     CLI::App& tool = *app.add_subcommand(name, help);
@@ -316,7 +317,8 @@ Command CommandOf(const std::string& name) {
       {"wait", Command::kWait},         {"results", Command::kResults},
       {"cancel", Command::kCancel},     {"models", Command::kModels},
       {"health", Command::kHealth},     {"server", Command::kServerInfo},
-      {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool}};
+      {"bench", Command::kDaemonTool},  {"import", Command::kDaemonTool},
+      {"model", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 

@@ -76,6 +76,9 @@ struct EngineRequest {
   std::vector<int32_t> generated;  // ids generated before a suspension; continues after them
   std::vector<TokenLogprob> generated_logprobs;  // same length as generated, or empty: not needed
   SamplingParams sampling;
+  // For benches only: the first so many known tokens, not all, count as computed. Their keys and
+  // values are made up, so what comes after them costs what it should and means nothing.
+  int64_t synthetic_context = 0;
 };
 
 struct AdmitOutcome {
@@ -114,6 +117,15 @@ struct SweepResult {
   std::vector<EngineRequest> evicted;
 };
 
+// What an engine has used since Create.
+struct EngineUsage {
+  int64_t disk_read_bytes = 0;
+  int64_t disk_busy_us = 0;  // during which at least one read was on its way
+  int64_t disk_wait_us = 0;  // during which computing stood still for the disk
+  int64_t memory_bytes = 0;  // taken from the budget
+  int64_t kv_pages = 0;      // that held requests use at this moment
+};
+
 class Engine {
  public:
   // Loads the pack. Errors: NOT_FOUND, DATA_LOSS (checksum, with shard and offset),
@@ -122,6 +134,7 @@ class Engine {
   virtual ~Engine() = default;
 
   virtual const EngineInfo& info() const = 0;
+  virtual EngineUsage Usage() const = 0;
   virtual std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) = 0;
   // Advances every held request by its span. A finished request has left the engine and its pages
   // are free when this returns. An error concerns the whole block: nothing of it was sampled.

@@ -1,6 +1,7 @@
 #include "engine/local_engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -141,8 +142,42 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
   }
   sequence->logprobs = std::move(request.generated_logprobs);
   sequence->prefix = std::move(prefix);
+  if (request.synthetic_context > 0) {
+    RETURN_IF_ERROR(MakeUpContext(*sequence, request.synthetic_context));
+  }
   held_.push_back(std::move(sequence));
   return absl::OkStatus();
+}
+
+absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) const {
+  constexpr int kSmallNumbers = 0x3c;  // about 0.01 in bf16 and in f32
+  if (num_tokens >= sequence.known_tokens()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", sequence.id, ": synthetic context of ", num_tokens,
+                     " tokens, known are ", sequence.known_tokens(), ", of which one must be left"));
+  }
+  RETURN_IF_ERROR(sequence.pages.Grow(num_tokens));
+  for (int64_t stretch = 0; stretch < sequence.pages.num_stretches(); ++stretch) {
+    for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      std::memset(sequence.pages.Page(layer, stretch), kSmallNumbers,
+                  static_cast<size_t>(cache_->layout().page_bytes()));
+    }
+  }
+  Advance(sequence, num_tokens);
+  return absl::OkStatus();
+}
+
+EngineUsage LocalEngine::Usage() const {
+  EngineUsage usage;
+  usage.memory_bytes = pool_.budget_bytes() - pool_.free_bytes();
+  usage.kv_pages = cache_->num_pages() - cache_->free_pages();
+  if (stream_ != nullptr) {
+    const TransferCounts counts = stream_->reader().counts();
+    usage.disk_read_bytes = counts.read_bytes;
+    usage.disk_busy_us = counts.busy_us;
+    usage.disk_wait_us = stream_->reader().wait_us();
+  }
+  return usage;
 }
 
 absl::Status LocalEngine::CheckRequest(const EngineRequest& request) const {
@@ -277,8 +312,8 @@ int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_l
 
 std::span<const int32_t> LocalEngine::Shareable(const EngineRequest& request) const {
   const size_t known_tokens = request.prompt.size() + request.generated.size();
-  const size_t tokens =
-      options_.share_prefixes ? std::min(request.prompt.size(), known_tokens - 1) : 0;
+  const bool shares = options_.share_prefixes && request.synthetic_context == 0;
+  const size_t tokens = shares ? std::min(request.prompt.size(), known_tokens - 1) : 0;
   return std::span(request.prompt).first(tokens);
 }
 

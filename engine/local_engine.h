@@ -32,6 +32,7 @@ class LocalEngine : public Engine {
   static absl::StatusOr<std::unique_ptr<LocalEngine>> Create(const EngineOptions& options);
 
   const EngineInfo& info() const override { return info_; }
+  EngineUsage Usage() const override;
   std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override;
   absl::StatusOr<SweepResult> Sweep() override;
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
@@ -47,6 +48,8 @@ class LocalEngine : public Engine {
 
   absl::Status CreateParts(const MemoryPlan& plan);
   absl::Status AdmitOne(EngineRequest request);
+  // EngineRequest::synthetic_context.
+  absl::Status MakeUpContext(Sequence& sequence, int64_t num_tokens) const;
   absl::Status CheckRequest(const EngineRequest& request) const;
   absl::Status CheckSampling(const SamplingParams& sampling) const;
   absl::Status CheckRoom(const EngineRequest& request) const;

@@ -1,17 +1,23 @@
 // nightshiftd: the daemon, and the tools that need the engine's file formats.
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "engine/engine.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status_macros.h"
 #include "server/daemon.h"
 #include "server/options.h"
 #include "server/server.h"
+#include "server/tools/bench.h"
 #include "server/tools/import.h"
 #include "server/tools/model_show.h"
 #include "server/tools/model_verify.h"
+#include "server/tools/random_import.h"
 
 namespace nightshift {
 namespace {
@@ -46,21 +52,39 @@ int ToolExitCode(const absl::Status& status) {
   }
 }
 
-int Import(const CommandLine& line) {
-  ImportOptions options = {.source = line.source,
-                           .output = line.output,
-                           .name = line.name,
-                           .without_tokenizer = line.without_tokenizer,
-                           .without_template = line.without_template,
-                           .chat_template_file = line.chat_template_file};
-  const auto summary = ImportModel(options);
+int PrintImported(const absl::StatusOr<ImportSummary>& summary, const std::string& source,
+                  const std::string& output) {
   if (!summary.ok()) {
     return Fail("import", summary.status(), ToolExitCode(summary.status()));
   }
   for (const std::string& note : summary->notes) {
     std::fprintf(stderr, "%s\n", note.c_str());
   }
-  return Print("imported " + line.source + " to " + line.output + "\n");
+  return Print("imported " + source + " to " + output + "\n");
+}
+
+int Import(const CommandLine& line) {
+  const ImportOptions options = {.source = line.source,
+                           .output = line.output,
+                           .name = line.name,
+                           .without_tokenizer = line.without_tokenizer,
+                           .without_template = line.without_template,
+                           .chat_template_file = line.chat_template_file};
+  return PrintImported(ImportModel(options), line.source, line.output);
+}
+
+absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
+  const RealClock clock;
+  const int64_t start_us = clock.MonotonicMicros();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(line.bench.engine));
+  const double load_s = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
+  ASSIGN_OR_RETURN(const BenchReport report, RunBench(line.bench, *engine, clock, load_s));
+  return line.json ? BenchJson(line.bench, report) : BenchText(line.bench, report);
+}
+
+int Bench(const CommandLine& line) {
+  const auto text = MeasureEngine(line);
+  return text.ok() ? Print(*text) : Fail("bench", text.status(), ToolExitCode(text.status()));
 }
 
 // What the parser cannot see: whether the packs that the options name can be served.
@@ -108,6 +132,11 @@ int Run(int argc, const char* const* argv) {
       return Print(line->text);
     case Command::kImport:
       return Import(*line);
+    case Command::kImportRandom:
+      return PrintImported(ImportRandom(line->random),
+                           "random weights of shape " + line->random.shape, line->random.output);
+    case Command::kBench:
+      return Bench(*line);
     case Command::kModelShow:
       return ShowPack(*line);
     case Command::kModelVerify:

@@ -41,6 +41,8 @@ struct Written {
   std::string memory_budget;
   std::string weight_budget;
   std::string compute_type = "bf16";
+  std::string random_weights = "bf16";
+  std::string disk_backend;
   std::string max_input;
   std::string max_line;
   std::string config;
@@ -55,7 +57,12 @@ class Declaration {
   Declaration(CommandLine& line, Written& written)
       : app_("Runs batch jobs of language models that do not fit in memory.", "nightshiftd") {
     DeclareServing(line.options, written);
-    DeclareTools(line);
+    DeclareImport(line, written);
+    DeclareModelTools(line);
+    DeclareBench(line, written);
+    for (CLI::App* tool : app_.get_subcommands({})) {
+      tool->configurable(false);
+    }
   }
 
   // May throw CLI::ParseError.
@@ -79,6 +86,7 @@ class Declaration {
 
   CLI::App& app() { return app_; }
   bool imports() const { return import_->parsed(); }
+  bool benches() const { return bench_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
 
@@ -142,23 +150,49 @@ class Declaration {
     app_.add_flag("--version", written.version, "prints the version")->configurable(false);
   }
 
-  void DeclareTools(CommandLine& line) {
+  void DeclareImport(CommandLine& line, Written& written) {
     app_.require_subcommand(0, 1);
-    import_ =
-        app_.add_subcommand("import", "Makes a pack of a Hugging Face folder or a GGUF file.");
-    import_->add_option("source", line.source, "folder or file")->required();
+    import_ = app_.add_subcommand(
+        "import",
+        "Makes a pack of a Hugging Face folder or a GGUF file, or of random weights in the shape "
+        "of a known model.");
+    CLI::Option* source = import_->add_option("source", line.source, "folder or file");
     import_->add_option("--output,-o", line.output, "the pack's folder; must not exist")
         ->required();
     import_->add_option("--name", line.name, "what the pack calls the model");
-    import_->add_flag("--without-tokenizer", line.without_tokenizer,
-                      "leave out a tokenizer that cannot be run: the pack takes token ids only");
+    CLI::Option* random =
+        import_->add_option("--random", line.random.shape,
+                            "in place of a source: the shape whose weights are random numbers, as "
+                            "1b, opt-30b or llama-3-8b; a wrong name lists them all");
+    random->excludes(source);
+    import_->add_option("--weights", written.random_weights, "of --random: bf16 or f32")
+        ->needs(random)
+        ->capture_default_str();
+    import_->add_option("--seed", line.random.seed, "of --random")
+        ->needs(random)
+        ->check(CLI::NonNegativeNumber);
+    import_
+        ->add_option("--tokenizer", line.random.tokenizer,
+                     "of --random: Hugging Face folder or pack with the tokenizer and template that "
+                     "the pack gets; without, it takes token ids only")
+        ->needs(random);
+    import_
+        ->add_flag("--without-tokenizer", line.without_tokenizer,
+                   "leave out a tokenizer that cannot be run: the pack takes token ids only")
+        ->excludes(random);
     CLI::Option* without_template =
-        import_->add_flag("--without-template", line.without_template,
-                          "leave out a chat template that cannot be run: the pack takes no chats");
+        import_
+            ->add_flag("--without-template", line.without_template,
+                       "leave out a chat template that cannot be run: the pack takes no chats")
+            ->excludes(random);
     import_
         ->add_option("--chat-template", line.chat_template_file,
                      "file with a chat template that takes the place of the source's")
-        ->excludes(without_template);
+        ->excludes(without_template)
+        ->excludes(random);
+  }
+
+  void DeclareModelTools(CommandLine& line) {
     CLI::App* model = app_.add_subcommand("model", "Looks at a pack.");
     model->require_subcommand(1);
     show_ = model->add_subcommand("show", "What a pack holds.");
@@ -166,9 +200,52 @@ class Declaration {
     show_->add_flag("--json", line.json, "as JSON");
     verify_ = model->add_subcommand("verify", "Checks every checksum of a pack.");
     verify_->add_option("pack", line.pack, "the pack's folder")->required();
-    for (CLI::App* tool : {import_, model, show_, verify_}) {
+    for (CLI::App* tool : {show_, verify_}) {
       tool->configurable(false);
     }
+  }
+
+  void DeclareBench(CommandLine& line, Written& written) {
+    BenchOptions& bench = line.bench;
+    bench_ = app_.add_subcommand(
+        "bench", "Runs the engine alone on a job of equal synthetic requests and measures it.");
+    const auto number = [&](const char* name, int64_t& target, const char* help) {
+      bench_->add_option(name, target, help)->capture_default_str();
+    };
+    bench_->add_option("pack", bench.engine.pack_path, "the pack's folder")->required();
+    number("--requests", bench.requests, "of the job");
+    number("--prompt-tokens", bench.prompt_tokens, "of each request");
+    number("--output-tokens", bench.output_tokens, "of each request");
+    number("--sweeps", bench.sweeps, "cuts the run after so many; 0: to its end");
+    number("--start-context", bench.start_context,
+           "so many tokens of each request count as computed, over made-up keys and values");
+    bench_->add_option("--seed", bench.seed, "of the prompts")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
+    bench_->add_flag("--json", line.json, "as JSON");
+    DeclareEngine(bench.engine, written);
+  }
+
+  // The engine's options, all of which bench can set.
+  void DeclareEngine(EngineOptions& engine, Written& written) {
+    const auto number = [&](const char* name, int64_t& target, const char* help) {
+      bench_->add_option(name, target, help)->capture_default_str();
+    };
+    bench_->add_option("--memory-budget", written.memory_budget,
+                       "memory of the engine, as 4GiB (default: half of what is available)");
+    bench_->add_option("--weight-budget", written.weight_budget,
+                       "of that, memory of weights (default: planned)");
+    number("--block", engine.max_block_requests, "most requests held at one time");
+    number("--sweep-tokens", engine.max_sweep_tokens, "most tokens of one sweep");
+    number("--batch-tokens", engine.max_batch_tokens, "most tokens of one batch");
+    number("--prompt-chunk-tokens", engine.prompt_chunk_tokens,
+           "most prompt tokens of one request in a sweep; 0: unlimited");
+    bench_->add_option("--threads", engine.num_threads, "compute threads; 0: one a core")
+        ->capture_default_str();
+    bench_->add_option("--disk-backend", written.disk_backend,
+                       "io_uring or threads (default: io_uring where the kernel gives it)");
+    bench_->add_option("--compute-type", written.compute_type, "f32 or bf16")
+        ->capture_default_str();
   }
 
   // Variables stand for flags that are not there, so that they win over the file.
@@ -206,6 +283,7 @@ class Declaration {
 
   CLI::App app_;
   CLI::App* import_ = nullptr;
+  CLI::App* bench_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
   std::vector<std::pair<std::string, std::function<std::string()>>> values_;
@@ -225,17 +303,21 @@ absl::Status ReadSize(const std::string& key, const std::string& text, int64_t& 
   return absl::OkStatus();
 }
 
+absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
+  if (text != "f32" && text != "bf16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--compute-type is ", text, ", must be f32 or bf16"));
+  }
+  return text == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+}
+
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, options.memory_budget_bytes));
   RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, options.weight_budget_bytes));
   RETURN_IF_ERROR(ReadSize("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSize("max-line-bytes", written.max_line, options.max_line_bytes));
-  if (written.compute_type != "f32" && written.compute_type != "bf16") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--compute-type is ", written.compute_type, ", must be f32 or bf16"));
-  }
-  options.compute_type = written.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+  ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   if (written.memory_budget.empty()) {
     options.memory_budget_bytes = AvailableMemoryBytes() / 2;
   }
@@ -245,9 +327,48 @@ absl::Status Resolve(const Written& written, Options& options) {
   return options.Validate();
 }
 
+absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
+  EngineOptions& engine = bench.engine;
+  engine.memory_budget_bytes = AvailableMemoryBytes() / 2;
+  RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, engine.memory_budget_bytes));
+  RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, engine.weight_budget_bytes));
+  ASSIGN_OR_RETURN(engine.compute_type, ReadComputeType(written.compute_type));
+  if (!written.disk_backend.empty()) {
+    for (const DiskBackend backend : {DiskBackend::kIoUring, DiskBackend::kThreads}) {
+      if (written.disk_backend == DiskBackendName(backend)) {
+        engine.disk_backend = backend;
+      }
+    }
+    if (!engine.disk_backend) {
+      return absl::InvalidArgumentError(absl::StrCat("--disk-backend is ", written.disk_backend,
+                                                     ", must be io_uring or threads"));
+    }
+  }
+  return bench.Validate();
+}
+
+absl::Status ResolveImport(const Written& written, CommandLine& line) {
+  if (line.source.empty() && line.random.shape.empty()) {
+    return absl::InvalidArgumentError(
+        "import: neither a source nor --random SHAPE says what to import");
+  }
+  if (written.random_weights != "bf16" && written.random_weights != "f32") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--weights is ", written.random_weights, ", must be bf16 or f32"));
+  }
+  line.random.weights = written.random_weights == "f32" ? DType::kF32 : DType::kBF16;
+  line.random.output = line.output;
+  line.random.name = line.name;
+  line.command = line.random.shape.empty() ? Command::kImport : Command::kImportRandom;
+  return absl::OkStatus();
+}
+
 Command ChooseCommand(const Declaration& declaration, const Written& written) {
   if (declaration.imports()) {
     return Command::kImport;
+  }
+  if (declaration.benches()) {
+    return Command::kBench;
   }
   if (declaration.shows()) {
     return Command::kModelShow;
@@ -321,6 +442,12 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   if (serves) {
     RETURN_IF_ERROR(Resolve(written, line.options));
     line.effective = declaration.Effective();
+  }
+  if (line.command == Command::kImport) {
+    RETURN_IF_ERROR(ResolveImport(written, line));
+  }
+  if (line.command == Command::kBench) {
+    RETURN_IF_ERROR(ResolveBench(written, line.bench));
   }
   return line;
 }

@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 
 #include "kernels/dtype.h"
+#include "server/tools/bench.h"
+#include "server/tools/random_import.h"
 
 namespace nightshift {
 
@@ -47,6 +49,8 @@ enum class Command {
   kPrintConfig,
   kPrintText,  // help or version: CommandLine::text
   kImport,
+  kImportRandom,
+  kBench,
   kModelShow,
   kModelVerify,
 };
@@ -64,9 +68,11 @@ struct CommandLine {
   bool without_tokenizer = false;
   bool without_template = false;
   std::string chat_template_file;
+  RandomImportOptions random;  // of import --random
+  BenchOptions bench;
   // model show, model verify
   std::string pack;
-  bool json = false;
+  bool json = false;  // also of bench
 };
 
 // Reads the command line, then the environment, then the file of --config; the first that names an

@@ -57,7 +57,7 @@ struct FileDigest {
 struct PackManifest {
   int format_version = kPackFormatVersion;
   std::string model_name;
-  std::string source_format;  // "safetensors" or "gguf"
+  std::string source_format;  // "safetensors", "gguf" or "random"
   ModelConfig config;
   std::vector<FileDigest> sources;
   int64_t extent_bytes = 0;

@@ -11,12 +11,6 @@
 namespace nightshift {
 namespace {
 
-// Room for the manifest: about 70 bytes a shard and 150 a tensor.
-int64_t ManifestBytes(const TensorMap& map, int64_t extent_bytes) {
-  return (1 << 20) + 256 * static_cast<int64_t>(map.tensors.size()) +
-         128 * (extent_bytes / kShardTargetBytes);
-}
-
 int64_t TextBytes(const std::optional<std::string>& text) {
   return text ? static_cast<int64_t>(text->size()) : 0;
 }
@@ -28,7 +22,9 @@ absl::StatusOr<ImportedPack> ImportPack(const Checkpoint& checkpoint,
   ASSIGN_OR_RETURN(TensorMap map,
                    MapTensors(checkpoint.model, checkpoint.format, checkpoint.tensors->tensors()));
   const int64_t extent_bytes = ExtentBytesOf(map);
-  RETURN_IF_ERROR(CheckFreeDisk(options.output, extent_bytes + ManifestBytes(map, extent_bytes) +
+  const int64_t manifest_bytes =
+      ManifestRoom(static_cast<int64_t>(map.tensors.size()), extent_bytes);
+  RETURN_IF_ERROR(CheckFreeDisk(options.output, extent_bytes + manifest_bytes +
                                                     TextBytes(options.tokenizer_json) +
                                                     TextBytes(options.chat_template)));
   ASSIGN_OR_RETURN(const std::unique_ptr<PackWriter> writer, PackWriter::Create(options.output));

@@ -62,6 +62,11 @@ int64_t ExtentBytes(TensorLayout layout, DType dtype, int64_t outputs, int64_t i
          RoundUp(panels % shard_panels * panel_bytes, kShardAlignment);
 }
 
+int64_t ManifestRoom(int64_t num_tensors, int64_t extent_bytes) {
+  // About 70 bytes a shard and 150 a tensor.
+  return (1 << 20) + 256 * num_tensors + 128 * (extent_bytes / kShardTargetBytes);
+}
+
 absl::StatusOr<std::unique_ptr<PackWriter>> PackWriter::Create(const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<PartialFolder> folder, PartialFolder::Create(path));
   const int fd = CreateFile(folder->fd(), kExtentFile);

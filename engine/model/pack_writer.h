@@ -26,6 +26,9 @@ int64_t ShardPanels(DType dtype, int64_t inputs);
 // valid model configuration.
 int64_t ExtentBytes(TensorLayout layout, DType dtype, int64_t outputs, int64_t inputs);
 
+// Room that the manifest takes beside an extent of so many bytes, at most.
+int64_t ManifestRoom(int64_t num_tensors, int64_t extent_bytes);
+
 // Calls: BeginTensor, AppendShard..., and so on for each tensor in the order of a sweep; texts at
 // any time; Finish last. Single-threaded. Destroyed without Finish, it removes what it wrote.
 class PackWriter {

@@ -20,7 +20,7 @@ LIMIT_BYTES = 1536 * MIB
 WIDTH, FFN, VOCABULARY, HEADS = 2048, 8192, 32768, 32
 
 
-def tensors_of(num_layers, kv_heads):
+def tensors_of(num_layers):
     """Names and shapes of a Llama with untied head."""
     yield "model.embed_tokens.weight", (VOCABULARY, WIDTH)
     yield "lm_head.weight", (VOCABULARY, WIDTH)
@@ -28,8 +28,7 @@ def tensors_of(num_layers, kv_heads):
     for i in range(num_layers):
         layer = f"model.layers.{i}."
         for name in ("q", "k", "v", "o"):
-            heads = kv_heads if name in "kv" else HEADS
-            yield f"{layer}self_attn.{name}_proj.weight", (heads * WIDTH // HEADS, WIDTH)
+            yield f"{layer}self_attn.{name}_proj.weight", (WIDTH, WIDTH)
         yield f"{layer}mlp.gate_proj.weight", (FFN, WIDTH)
         yield f"{layer}mlp.up_proj.weight", (FFN, WIDTH)
         yield f"{layer}mlp.down_proj.weight", (WIDTH, FFN)
@@ -44,10 +43,10 @@ def bytes_of(shape):
     return count
 
 
-def write_model(folder, total_bytes, kv_heads=HEADS):
+def write_model(folder, total_bytes):
     """Writes one safetensors file of about total_bytes; returns the bytes of the largest tensor."""
-    layer_bytes = sum(bytes_of(s) for n, s in tensors_of(1, kv_heads) if ".layers." in n)
-    tensors = dict(tensors_of(max(1, total_bytes // layer_bytes), kv_heads))
+    layer_bytes = sum(bytes_of(s) for n, s in tensors_of(1) if ".layers." in n)
+    tensors = dict(tensors_of(max(1, total_bytes // layer_bytes)))
     header, offset = {}, 0
     for name, shape in tensors.items():
         end = offset + bytes_of(shape)
@@ -64,7 +63,7 @@ def write_model(folder, total_bytes, kv_heads=HEADS):
             stream.write(noise[:min(MIB, offset - start)])
     config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH,
               "intermediate_size": FFN, "num_hidden_layers": max(1, total_bytes // layer_bytes),
-              "num_attention_heads": HEADS, "num_key_value_heads": kv_heads, "hidden_act": "silu",
+              "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "hidden_act": "silu",
               "vocab_size": VOCABULARY, "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
               "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "bfloat16"}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

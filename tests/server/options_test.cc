@@ -129,6 +129,69 @@ TEST_F(OptionsTest, ReadsTools) {
   EXPECT_FALSE(Read({"model"}).ok());
 }
 
+TEST_F(OptionsTest, ReadsAnImportOfRandomWeights) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       Read({"import", "--random", "1b", "-o", "pack", "--weights", "f32", "--seed",
+                             "18446744073709551615", "--tokenizer", "texts"}));
+  EXPECT_EQ(line.command, Command::kImportRandom);
+  EXPECT_EQ(line.random.shape, "1b");
+  EXPECT_EQ(line.random.output, "pack");
+  EXPECT_EQ(line.random.weights, DType::kF32);
+  EXPECT_EQ(line.random.seed, UINT64_MAX);
+  EXPECT_EQ(line.random.tokenizer, "texts");
+}
+
+TEST_F(OptionsTest, RefusesImportsThatContradictThemselves) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--output", "pack"},
+           {"folder", "--random", "1b", "--output", "pack"},
+           {"folder", "--seed", "1", "--output", "pack"},
+           {"--random", "1b", "--weights", "q4", "--output", "pack"},
+           {"--random", "1b", "--seed", "-1", "--output", "pack"},
+           {"--random", "1b", "--chat-template", "file", "--output", "pack"}}) {
+    std::vector<std::string> arguments = {"import"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    EXPECT_FALSE(Read(arguments).ok()) << words[1];
+  }
+}
+
+TEST_F(OptionsTest, ReadsABenchWithOptionsOfTheEngine) {
+  ASSERT_OK_AND_ASSIGN(
+      const CommandLine line,
+      Read({"bench", "pack", "--requests", "64", "--prompt-tokens", "100", "--output-tokens", "10",
+            "--sweeps", "4", "--start-context", "50", "--memory-budget", "1GiB", "--weight-budget",
+            "0", "--block", "32", "--sweep-tokens", "4096", "--batch-tokens", "256", "--threads",
+            "2", "--disk-backend", "threads", "--compute-type", "f32", "--json"}));
+  EXPECT_EQ(line.command, Command::kBench);
+  EXPECT_TRUE(line.json);
+  EXPECT_EQ(line.bench.requests, 64);
+  EXPECT_EQ(line.bench.start_context, 50);
+  const EngineOptions& engine = line.bench.engine;
+  EXPECT_EQ(engine.pack_path, "pack");
+  EXPECT_EQ(engine.memory_budget_bytes, int64_t{1} << 30);
+  EXPECT_EQ(engine.weight_budget_bytes, 0);
+  EXPECT_EQ(engine.max_block_requests, 32);
+  EXPECT_EQ(engine.max_sweep_tokens, 4096);
+  EXPECT_EQ(engine.max_batch_tokens, 256);
+  EXPECT_EQ(engine.num_threads, 2);
+  EXPECT_EQ(engine.disk_backend, DiskBackend::kThreads);
+  EXPECT_EQ(engine.compute_type, ComputeType::kF32);
+}
+
+TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--requests", "1"},
+           {"pack", "--requests", "0"},
+           {"pack", "--memory-budget", "much"},
+           {"pack", "--disk-backend", "tape"},
+           {"pack", "--compute-type", "f64"},
+           {"pack", "--start-context", "9999"}}) {
+    std::vector<std::string> arguments = {"bench"};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    EXPECT_EQ(Read(arguments).status().code(), absl::StatusCode::kInvalidArgument) << words[1];
+  }
+}
+
 TEST_F(OptionsTest, HelpsWithVariables) {
   ASSERT_OK_AND_ASSIGN(const CommandLine line, Read({"--help"}));
   EXPECT_EQ(line.command, Command::kPrintText);

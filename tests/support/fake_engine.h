@@ -88,6 +88,7 @@ class FakeEngine : public Engine {
                                                         FakeEngineControl* control);
 
   const EngineInfo& info() const override { return info_; }
+  EngineUsage Usage() const override { return {}; }
   std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override;
   absl::StatusOr<SweepResult> Sweep() override;
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
