@@ -44,10 +44,10 @@ void Lane::Work() {
       item = std::move(items_.front());
       items_.pop_front();
     }
-    absl::Status status = Run(item);
+    const absl::Status status = Run(item);
     // What the work refers to may be gone with the completion.
     item.work = nullptr;
-    item.done->Complete(std::move(status));
+    item.done->Complete(status);
   }
 }
 
