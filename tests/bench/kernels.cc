@@ -1,8 +1,8 @@
 // Each op of the CPU device against the measured roof of the machine, and matmul against oneDNN and
 // OpenBLAS, at shapes of real models. One JSON line a case and reference.
 //
-// Usage: kernels [--threads N] [--target AVX3_BF16|AVX3|AVX2] [--case TEXT]
-// TEXT: only cases whose name contains it. With one thread times are CPU times.
+// Usage: kernels [--threads N] [--target AVX3_BF16|AVX3|AVX2] [--rows M] [--case TEXT]
+// M: rows of matmuls, in place of the usual ones. TEXT: only cases whose name contains it. With one thread times are CPU times.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +40,7 @@ namespace {
 struct Options {
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::string target;  // empty: the machine's best
+  int64_t rows = 0;  // of matmuls; 0: the usual ones
   std::string only;
 };
 
@@ -88,6 +89,10 @@ class KernelBench {
         device_(CreateCpuDevice(options.threads).value()) {}
 
   Ops& ops(ComputeType compute) { return device_->ops(compute); }
+  std::vector<int64_t> matmul_rows() const {
+    return options_.rows > 0 ? std::vector<int64_t>{options_.rows}
+                             : std::vector<int64_t>{1, 4, 8, 64, 128, 512};
+  }
   bool Wants(const std::string& name) const { return absl::StrContains(name, options_.only); }
 
   // Multiply-adds at their fastest; of the bf16 compute type where there are dots.
@@ -155,7 +160,7 @@ constexpr NamedShape kMatMulShapes[] = {{"SmolLM2", 1536, 576},
 
 void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& shape) {
   std::optional<Bytes> weights;
-  for (const int64_t rows : {1, 4, 8, 64, 128, 512}) {
+  for (const int64_t rows : bench.matmul_rows()) {
     const std::string name = absl::StrFormat("matmul %s M=%d %s %dx%d", type.name, rows, shape.name,
                                              shape.inputs, shape.outputs);
     if (!bench.Wants(name)) continue;
@@ -320,6 +325,8 @@ bool ReadArguments(int argc, char** argv, Options& options) {
       if (!absl::SimpleAtoi(argv[i + 1], &options.threads) || options.threads < 1) return false;
     } else if (name == "--target") {
       options.target = argv[i + 1];
+    } else if (name == "--rows") {
+      if (!absl::SimpleAtoi(argv[i + 1], &options.rows) || options.rows < 1) return false;
     } else if (name == "--case") {
       options.only = argv[i + 1];
     } else {
@@ -336,7 +343,7 @@ int main(int argc, char** argv) {
   nightshift::Options options;
   if (!nightshift::ReadArguments(argc, argv, options)) {
     std::fprintf(stderr, "usage: kernels [--threads N] [--target AVX3_BF16|AVX3|AVX2] "
-                         "[--case TEXT]\n");
+                         "[--rows M] [--case TEXT]\n");
     return 2;
   }
   nightshift::SetEnvironment(options, argv);

@@ -70,6 +70,30 @@ def client_environment(address):
     return environment
 
 
+class Cgroup:
+    """A memory cgroup of `bytes`, removed at the end."""
+
+    def __init__(self, name, limit_bytes):
+        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        self.folder = pathlib.Path("/sys/fs/cgroup") / ("" if v2 else "memory") / name
+        self.folder.mkdir(exist_ok=True)
+        limit, self.peak_file, self.events = (
+            ("memory.max", "memory.peak", "memory.events") if v2 else
+            ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"))
+        (self.folder / limit).write_text(str(limit_bytes))
+
+    def enter(self):
+        """The beginning of a command that runs its rest in the group."""
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs; exec "$@"', "sh"]
+
+    def peak_mib(self):
+        return int((self.folder / self.peak_file).read_text()) / MIB
+
+    def remove(self):
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
 def write_rows(path, rows):
     """Writes one line a row: objects as JSON, bytes as they are."""
     with open(path, "wb") as stream:
