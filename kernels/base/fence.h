@@ -1,8 +1,11 @@
 // Fence: a point in time that others wait for, such as the end of a transfer.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
 
 namespace nightshift {
@@ -15,6 +18,7 @@ class Fence {
   void Complete(const absl::Status& status) {
     const MutexLock lock(mutex_);
     status_ = Unshared(status);
+    completed_us_ = RealClock().MonotonicMicros();
     complete_ = true;
     completed_.NotifyAll();
   }
@@ -33,6 +37,12 @@ class Fence {
     return complete_;
   }
 
+  // When it was completed, by the real monotonic clock; 0 before.
+  int64_t completed_us() const {
+    const MutexLock lock(mutex_);
+    return completed_us_;
+  }
+
  private:
   // Copies of a status count their references to one text. No text is shared between threads here:
   // ThreadSanitizer does not see the counting in Debian's Abseil and reports races that are not
@@ -44,6 +54,7 @@ class Fence {
   mutable Mutex mutex_;
   CondVar completed_;
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t completed_us_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -53,8 +53,8 @@ void Lane::Work() {
 
 absl::Status Lane::Run(const Item& item) {
   absl::Status status;
-  for (Fence* fence : item.waits) {
-    status.Update(fence->Wait());
+  for (size_t i = 0; i < item.waits.size() && status.ok(); ++i) {
+    status = item.waits[i]->Wait();
   }
   if (!status.ok()) {
     const MutexLock lock(mutex_);
