@@ -24,8 +24,11 @@ std::vector<Span> FormSpans(std::span<const HeldRequest> held, const SweepLimits
       add(i, 1);
     }
   }
-  const int64_t chunk =
+  int64_t chunk =
       limits.prompt_chunk_tokens > 0 ? limits.prompt_chunk_tokens : limits.max_sweep_tokens;
+  if (limits.max_batch_pages > 0) {
+    chunk = std::min(chunk, limits.max_batch_tokens);
+  }
   for (size_t i = 0; i < held.size() && row < limits.max_sweep_tokens; ++i) {
     const int64_t pending = PendingTokens(held[i]);
     if (pending > 1) {
@@ -52,6 +55,27 @@ bool Fits(const std::vector<Span>& spans, const SweepLimits& limits, int64_t fre
   return asked <= free_pages;
 }
 
+// Whole spans, as many as the staging memory holds.
+std::vector<Batch> CutStagedBatches(const std::vector<Span>& spans, const SweepLimits& limits) {
+  std::vector<Batch> batches;
+  int64_t pages = 0;
+  for (const Span& span : spans) {
+    const int64_t span_pages =
+        RoundUp(span.first_position + span.num_tokens, kPagePositions) / kPagePositions;
+    CHECK_LE(span.num_tokens, limits.max_batch_tokens);
+    CHECK_LE(span_pages, limits.max_batch_pages);
+    if (batches.empty() || batches.back().num_rows + span.num_tokens > limits.max_batch_tokens ||
+        pages + span_pages > limits.max_batch_pages) {
+      batches.push_back({.first_row = span.first_row, .num_rows = 0, .spans = {}});
+      pages = 0;
+    }
+    batches.back().spans.push_back(span);
+    batches.back().num_rows += span.num_tokens;
+    pages += span_pages;
+  }
+  return batches;
+}
+
 std::vector<Batch> CutBatches(const std::vector<Span>& spans, int64_t max_batch_tokens) {
   std::vector<Batch> batches;
   for (Span rest : spans) {
@@ -74,6 +98,18 @@ std::vector<Batch> CutBatches(const std::vector<Span>& spans, int64_t max_batch_
 
 }  // namespace
 
+const char* ScheduleKindName(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kRow:
+      return "row";
+    case ScheduleKind::kZigzag:
+      return "zigzag";
+    case ScheduleKind::kRolling:
+      return "rolling";
+  }
+  return "";
+}
+
 SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits& limits) {
   CHECK_LE(static_cast<int64_t>(held.size()), limits.max_sweep_tokens);
   CHECK_GE(limits.max_batch_tokens, 1);
@@ -87,7 +123,9 @@ SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits
     ++schedule.num_evicted;
     schedule.spans = FormSpans(held, limits);
   }
-  schedule.batches = CutBatches(schedule.spans, limits.max_batch_tokens);
+  schedule.batches = limits.max_batch_pages > 0
+                         ? CutStagedBatches(schedule.spans, limits)
+                         : CutBatches(schedule.spans, limits.max_batch_tokens);
   for (const Span& span : schedule.spans) {
     schedule.num_rows += span.num_tokens;
     if (span.first_position + span.num_tokens == held[span.request].known_tokens) {

@@ -13,6 +13,19 @@
 
 namespace nightshift {
 
+// Which requests share sweeps.
+enum class ScheduleKind : uint8_t {
+  // One batch, from its first token to its last: what other offloading systems run.
+  kRow,
+  // A closed block of several batches (FlexGen, Sheng et al. 2023, Algorithm 1): none joins before
+  // all have ended.
+  kZigzag,
+  // Places that are free are filled again at each sweep, prompts enter in chunks beside decode
+  // tokens (the diagonal schedule of the same paper, appendix A.2).
+  kRolling,
+};
+const char* ScheduleKindName(ScheduleKind kind);  // "row", "zigzag", "rolling"
+
 // A held request as the schedule sees it.
 struct HeldRequest {
   int64_t computed_tokens = 0;  // whose keys and values are in its pages
@@ -25,6 +38,9 @@ struct SweepLimits {
   int64_t max_sweep_tokens = 0;     // at least the number of held requests
   int64_t prompt_chunk_tokens = 0;  // 0: no limit but the sweep's
   int64_t max_batch_tokens = 0;
+  // Above 0: keys and values pass through staging memory of so many pages, of one layer. A batch
+  // needs no more than that, and no span is cut.
+  int64_t max_batch_pages = 0;
   int64_t free_pages = 0;
   int64_t pages_per_stretch = 1;  // that 32 positions take in all layers
 };

@@ -29,8 +29,8 @@ TEST(VirtualLanesTest, ALaneRunsItsStepsOneAfterTheOther) {
 
 TEST(VirtualLanesTest, AStepStartsWhenTheLastOfItsWaitsHasEnded) {
   // Read ahead with two buffers: a read waits for the compute step that used its buffer before.
-  const std::vector<VirtualStep> steps = {
-      {0, 10, {}}, {1, 4, {0}}, {0, 10, {}}, {1, 4, {2}}, {0, 10, {1}}, {1, 4, {4}}};
+  const std::vector<VirtualStep> steps = {{0, 10, {}}, {1, 4, {0}},  {0, 10, {}},
+                                          {1, 4, {2}}, {0, 10, {1}}, {1, 4, {4}}};
   ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime(steps, 2));
   EXPECT_EQ(run.steps[4].start_us, 20);  // its buffer was free at 14, its lane at 20
   EXPECT_EQ(run.makespan_us, 34);

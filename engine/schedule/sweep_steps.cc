@@ -1,0 +1,490 @@
+#include "engine/schedule/sweep_steps.h"
+
+#include <algorithm>
+
+#include "kernels/base/check.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kNone = -1;
+
+bool AttendsOnHost(const BatchShape& batch) {
+  return batch.query_bytes > 0;
+}
+
+bool CrossesTiers(const KvMoves& kv) {
+  return kv.read_bytes + kv.upload_bytes + kv.download_bytes + kv.write_bytes > 0;
+}
+
+bool CrossesTiers(const BatchShape& batch) {
+  return batch.activations != Tier::kDevice || CrossesTiers(batch.kv[0]) ||
+         CrossesTiers(batch.kv[1]);
+}
+
+bool UsesShard(LayerPart part, const StreamedShard& shard) {
+  return part == LayerPart::kWhole || (part == LayerPart::kOutputs) == shard.follows_attention;
+}
+
+}  // namespace
+
+const char* LaneName(LaneId lane) {
+  switch (lane) {
+    case LaneId::kRead:
+      return "read";
+    case LaneId::kUpload:
+      return "upload";
+    case LaneId::kCompute:
+      return "compute";
+    case LaneId::kHostAttention:
+      return "host attention";
+    case LaneId::kDownload:
+      return "download";
+    case LaneId::kWrite:
+      return "write";
+  }
+  return "";
+}
+
+const char* StepKindName(StepKind kind) {
+  switch (kind) {
+    case StepKind::kReadWeights:
+      return "read weights";
+    case StepKind::kUploadWeights:
+      return "upload weights";
+    case StepKind::kReadKv:
+      return "read kv";
+    case StepKind::kUploadKv:
+      return "upload kv";
+    case StepKind::kReadActivations:
+      return "read activations";
+    case StepKind::kUploadActivations:
+      return "upload activations";
+    case StepKind::kCompute:
+      return "compute";
+    case StepKind::kDownloadQueries:
+      return "download queries";
+    case StepKind::kHostAttention:
+      return "host attention";
+    case StepKind::kUploadMixed:
+      return "upload mixed";
+    case StepKind::kDownloadKv:
+      return "download kv";
+    case StepKind::kWriteKv:
+      return "write kv";
+    case StepKind::kDownloadActivations:
+      return "download activations";
+    case StepKind::kWriteActivations:
+      return "write activations";
+  }
+  return "";
+}
+
+LaneId LaneOf(StepKind kind) {
+  switch (kind) {
+    case StepKind::kReadWeights:
+    case StepKind::kReadKv:
+    case StepKind::kReadActivations:
+      return LaneId::kRead;
+    case StepKind::kUploadWeights:
+    case StepKind::kUploadKv:
+    case StepKind::kUploadActivations:
+    case StepKind::kUploadMixed:
+      return LaneId::kUpload;
+    case StepKind::kCompute:
+      return LaneId::kCompute;
+    case StepKind::kHostAttention:
+      return LaneId::kHostAttention;
+    case StepKind::kDownloadQueries:
+    case StepKind::kDownloadKv:
+    case StepKind::kDownloadActivations:
+      return LaneId::kDownload;
+    case StepKind::kWriteKv:
+    case StepKind::kWriteActivations:
+      return LaneId::kWrite;
+  }
+  return LaneId::kCompute;
+}
+
+SweepSteps::SweepSteps(StreamShape shape)
+    : shape_(std::move(shape)),
+      host_ring_(shape_.host_ring_bytes),
+      device_ring_(shape_.device_ring_bytes) {
+  CHECK_GE(shape_.num_slots, 1U);
+}
+
+std::vector<Step> SweepSteps::Next(const SweepShape& sweep) {
+  CHECK_EQ(sweep.slides.size(), static_cast<size_t>(shape_.num_layers));
+  CHECK_EQ(sweep.experts_together.size(), static_cast<size_t>(shape_.num_layers));
+  uses_.clear();
+  slot_order_.clear();
+  in_parts_ = std::any_of(sweep.batches.begin(), sweep.batches.end(), AttendsOnHost);
+  const std::vector<Call> calls = ListCalls(sweep);
+  if (shape_.overlap) {
+    ListWeights(std::nullopt);
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ListLoads(sweep, calls[i]);
+    if (shape_.overlap && i + 1 < calls.size()) {
+      ListLoads(sweep, calls[i + 1]);
+    }
+    ListCompute(sweep, calls[i]);
+    ListStores(sweep, calls[i]);
+  }
+  first_position_ += static_cast<int64_t>(shape_.shards.size());
+  CHECK_EQ(next_release_, first_position_);
+  return std::move(steps_);
+}
+
+// With attention on the host the inputs of a batch are computed before the outputs of the batch
+// before it, so that the host attends meanwhile.
+std::vector<SweepSteps::Call> SweepSteps::ListCalls(const SweepShape& sweep) const {
+  const int64_t num_batches = static_cast<int64_t>(sweep.batches.size());
+  std::vector<Call> calls;
+  const auto add = [&](int64_t layer, int64_t batch, LayerPart part) {
+    calls.push_back({layer, batch, part, batch == num_batches - 1 || batch == kAllBatches});
+  };
+  for (int64_t batch = 0; batch < num_batches; ++batch) {
+    add(kEmbedding, batch, LayerPart::kWhole);
+  }
+  for (int64_t layer = 0; layer < shape_.num_layers; ++layer) {
+    for (int64_t batch = 0; batch < num_batches; ++batch) {
+      if (!in_parts_) {
+        add(layer, batch, LayerPart::kWhole);
+        continue;
+      }
+      add(layer, batch, LayerPart::kInputs);
+      if (batch > 0) {
+        add(layer, batch - 1, LayerPart::kOutputs);
+      }
+    }
+    if (in_parts_) {
+      add(layer, num_batches - 1, LayerPart::kOutputs);
+    }
+    if (sweep.experts_together[static_cast<size_t>(layer)]) {
+      add(layer, kAllBatches, LayerPart::kWhole);
+    }
+  }
+  add(shape_.num_layers, kAllBatches, LayerPart::kWhole);
+  return calls;
+}
+
+bool SweepSteps::SlotIsFree(const UseSteps& use) {
+  return *use.turn < shape_.num_slots || uses_[slot_order_[*use.turn - shape_.num_slots]].is_stored;
+}
+
+int64_t SweepSteps::LastInSlot(const UseSteps& use, int64_t UseSteps::*step) {
+  if (!use.turn.has_value()) {
+    return kNone;
+  }
+  for (size_t turn = *use.turn; turn >= shape_.num_slots;) {
+    turn -= shape_.num_slots;
+    const int64_t id = uses_[slot_order_[turn]].*step;
+    if (id != kNone) {
+      return id;
+    }
+  }
+  return kNone;
+}
+
+void SweepSteps::ListLoads(const SweepShape& sweep, const Call& call) {
+  if (call.batch == kAllBatches || call.part == LayerPart::kOutputs) {
+    return;
+  }
+  const BatchShape& batch = sweep.batches[static_cast<size_t>(call.batch)];
+  if (!in_parts_ && !CrossesTiers(batch)) {
+    return;
+  }
+  UseSteps& use = UseOf(call);
+  if (!use.turn.has_value()) {
+    use.turn = slot_order_.size();
+    slot_order_.emplace_back(call.layer, call.batch);
+  }
+  if (!SlotIsFree(use) || call.layer == kEmbedding) {
+    return;
+  }
+  if (!use.has_loaded_kv) {
+    use.has_loaded_kv = true;
+    ListKvLoads(batch.kv[sweep.slides[static_cast<size_t>(call.layer)] ? 1 : 0], call, use);
+  }
+  if (!use.has_loaded_activations && uses_[{call.layer - 1, call.batch}].is_stored) {
+    use.has_loaded_activations = true;
+    ListActivationLoads(batch, call, use);
+  }
+}
+
+void SweepSteps::ListKvLoads(const KvMoves& kv, const Call& call, UseSteps& use) {
+  const auto before = [&](int64_t UseSteps::*step) { return LastInSlot(use, step); };
+  if (kv.read_bytes > 0) {
+    use.read_kv = shape_.unified_memory
+                      ? Add(StepKind::kReadKv, call, kv.read_bytes,
+                            {before(&UseSteps::compute_end), before(&UseSteps::write_kv)})
+                      : Add(StepKind::kReadKv, call, kv.read_bytes,
+                            {before(&UseSteps::upload_kv), before(&UseSteps::attended),
+                             before(&UseSteps::write_kv)});
+  }
+  if (kv.upload_bytes > 0) {
+    use.upload_kv =
+        Add(StepKind::kUploadKv, call, kv.upload_bytes,
+            {use.read_kv, before(&UseSteps::compute_end), before(&UseSteps::download_kv)});
+  }
+}
+
+void SweepSteps::ListActivationLoads(const BatchShape& batch, const Call& call, UseSteps& use) {
+  const auto before = [&](int64_t UseSteps::*step) { return LastInSlot(use, step); };
+  const UseSteps& layer_before = uses_[{call.layer - 1, call.batch}];
+  if (batch.activations == Tier::kDisk) {
+    use.activations_in =
+        shape_.unified_memory
+            ? Add(StepKind::kReadActivations, call, batch.activation_bytes,
+                  {layer_before.write_activations, before(&UseSteps::compute_end),
+                   before(&UseSteps::write_activations)})
+            : Add(StepKind::kReadActivations, call, batch.activation_bytes,
+                  {layer_before.write_activations, before(&UseSteps::activations_in),
+                   before(&UseSteps::write_activations)});
+  }
+  if (batch.activations != Tier::kDevice && !shape_.unified_memory) {
+    use.activations_in =
+        Add(StepKind::kUploadActivations, call, batch.activation_bytes,
+            {use.activations_in, layer_before.download_activations, before(&UseSteps::compute_end),
+             before(&UseSteps::download_activations)});
+  }
+}
+
+std::vector<int64_t> SweepSteps::WaitsOfCompute(const SweepShape& sweep, const Call& call) {
+  if (call.batch == kAllBatches) {
+    if (call.layer < shape_.num_layers) {
+      return {};
+    }
+    // The head reads the rows where the last layer left them.
+    std::vector<int64_t> waits;
+    for (int64_t batch = 0; batch < static_cast<int64_t>(sweep.batches.size()); ++batch) {
+      const UseSteps& last = uses_[{call.layer - 1, batch}];
+      waits.push_back(last.download_activations);
+      waits.push_back(last.write_activations);
+    }
+    return waits;
+  }
+  const UseSteps& use = UseOf(call);
+  if (call.part == LayerPart::kOutputs) {
+    return {use.mixed_in};
+  }
+  // Staging that nothing was loaded into may still be on its way out for the owner before.
+  const auto before = [&](int64_t UseSteps::*step) { return LastInSlot(use, step); };
+  std::vector<int64_t> waits = {use.activations_in};
+  waits.push_back(shape_.unified_memory ? use.read_kv : use.upload_kv);
+  if (waits.back() == kNone) {
+    waits.push_back(shape_.unified_memory ? before(&UseSteps::write_kv)
+                                          : before(&UseSteps::download_kv));
+  }
+  if (use.activations_in == kNone) {
+    waits.push_back(shape_.unified_memory ? before(&UseSteps::write_activations)
+                                          : before(&UseSteps::download_activations));
+  }
+  return waits;
+}
+
+void SweepSteps::ListCompute(const SweepShape& sweep, const Call& call) {
+  Step piece{.kind = StepKind::kCompute,
+             .layer = call.layer,
+             .batch = call.batch,
+             .part = call.part,
+             .waits = {}};
+  if (call.batch != kAllBatches) {
+    piece.slot = UseOf(call).turn.value_or(0) % shape_.num_slots;
+  }
+  std::vector<int64_t> waits = WaitsOfCompute(sweep, call);
+  for (size_t i = 0; i < shape_.shards.size(); ++i) {
+    const StreamedShard& shard = shape_.shards[i];
+    if (shard.layer != call.layer || !UsesShard(call.part, shard) ||
+        (call.batch == kAllBatches && call.layer < shape_.num_layers)) {
+      continue;
+    }
+    piece.position = first_position_ + static_cast<int64_t>(i);
+    if (!shape_.overlap) {
+      ListWeights(piece.position);
+    }
+    waits.push_back(StepThatBrings(piece.position));
+    CHECK_GE(waits.back(), 0);  // else a ring cannot hold what one call needs
+    const int64_t id = Add(piece, std::move(waits));
+    waits.clear();
+    if (call.releases_weights) {
+      ReleaseShard(id);
+    }
+  }
+  piece.position = kNone;
+  piece.is_last_piece = true;
+  const int64_t end = Add(piece, std::move(waits));
+  if (call.batch == kAllBatches) {
+    return;
+  }
+  UseSteps& use = UseOf(call);
+  if (call.part == LayerPart::kInputs) {
+    use.inputs_end = end;
+    ListHostAttention(sweep.batches[static_cast<size_t>(call.batch)], call);
+  } else {
+    use.compute_end = end;
+  }
+}
+
+void SweepSteps::ListHostAttention(const BatchShape& batch, const Call& call) {
+  if (!AttendsOnHost(batch)) {
+    return;
+  }
+  UseSteps& use = UseOf(call);
+  const auto before = [&](int64_t UseSteps::*step) { return LastInSlot(use, step); };
+  const int64_t queries = Add(StepKind::kDownloadQueries, call, batch.query_bytes,
+                              {use.inputs_end, before(&UseSteps::attended)});
+  // Staging that nothing was read into may still be on its way out for the owner before.
+  const bool is_read = use.read_kv != kNone;
+  use.attended = Add(StepKind::kHostAttention, call, 0,
+                     {queries, use.read_kv, before(&UseSteps::mixed_in),
+                      is_read ? kNone : before(&UseSteps::write_kv),
+                      is_read ? kNone : before(&UseSteps::upload_kv)});
+  use.mixed_in = Add(StepKind::kUploadMixed, call, batch.mixed_bytes, {use.attended});
+}
+
+void SweepSteps::ListStores(const SweepShape& sweep, const Call& call) {
+  if (call.batch == kAllBatches || call.part == LayerPart::kInputs) {
+    return;
+  }
+  const BatchShape& batch = sweep.batches[static_cast<size_t>(call.batch)];
+  UseSteps& use = UseOf(call);
+  const auto before = [&](int64_t UseSteps::*step) { return LastInSlot(use, step); };
+  const bool unified = shape_.unified_memory;
+  use.is_stored = true;
+  if (call.layer >= 0) {
+    const KvMoves& kv = batch.kv[sweep.slides[static_cast<size_t>(call.layer)] ? 1 : 0];
+    if (kv.download_bytes > 0) {
+      // The host's staging, where the pages go on to disk from there.
+      const bool is_staged = kv.write_bytes > 0 && use.read_kv == kNone;
+      use.download_kv = Add(StepKind::kDownloadKv, call, kv.download_bytes,
+                            {use.compute_end, is_staged ? before(&UseSteps::write_kv) : kNone,
+                             is_staged ? before(&UseSteps::upload_kv) : kNone});
+    }
+    if (kv.write_bytes > 0) {
+      use.write_kv = Add(StepKind::kWriteKv, call, kv.write_bytes,
+                         {use.download_kv, use.attended, unified ? use.compute_end : kNone});
+    }
+  }
+  if (batch.activations != Tier::kDevice && !unified) {
+    use.download_activations = Add(StepKind::kDownloadActivations, call, batch.activation_bytes,
+                                   {use.compute_end, before(&UseSteps::write_activations)});
+  }
+  if (batch.activations == Tier::kDisk) {
+    use.write_activations = Add(StepKind::kWriteActivations, call, batch.activation_bytes,
+                                {unified ? use.compute_end : use.download_activations});
+  }
+}
+
+void SweepSteps::ListWeights(std::optional<int64_t> position) {
+  const auto is_needed = [&](int64_t next) { return !position.has_value() || next <= *position; };
+  while ((is_needed(next_read_) && ListRead()) || (is_needed(next_upload_) && ListUpload())) {
+  }
+}
+
+bool SweepSteps::ListRead() {
+  const int64_t end = next_release_ + static_cast<int64_t>(shape_.shards.size());
+  while (next_read_ < end && ShardAt(next_read_).tier == Tier::kHost) {
+    ++next_read_;
+  }
+  if (next_read_ >= end) {
+    return false;
+  }
+  const StreamedShard& shard = ShardAt(next_read_);
+  const std::optional<int64_t> offset = host_ring_.Place(shard.bytes);
+  if (!offset.has_value()) {
+    return false;
+  }
+  StepThatBrings(next_read_) = Add({.kind = StepKind::kReadWeights,
+                                    .layer = shard.layer,
+                                    .batch = kAllBatches,
+                                    .position = next_read_,
+                                    .offset = *offset,
+                                    .bytes = shard.bytes,
+                                    .waits = {}},
+                                   {host_room_since_});
+  ++next_read_;
+  return true;
+}
+
+bool SweepSteps::ListUpload() {
+  if (shape_.unified_memory ||
+      next_upload_ >= next_release_ + static_cast<int64_t>(shape_.shards.size())) {
+    return false;
+  }
+  const StreamedShard& shard = ShardAt(next_upload_);
+  const bool comes_from_disk = shard.tier == Tier::kDisk;
+  if (comes_from_disk && next_read_ <= next_upload_) {
+    return false;
+  }
+  const std::optional<int64_t> offset = device_ring_.Place(shard.bytes);
+  if (!offset.has_value()) {
+    return false;
+  }
+  int64_t& brought_by = StepThatBrings(next_upload_);
+  brought_by = Add({.kind = StepKind::kUploadWeights,
+                    .layer = shard.layer,
+                    .batch = kAllBatches,
+                    .position = next_upload_,
+                    .offset = *offset,
+                    .bytes = shard.bytes,
+                    .waits = {}},
+                   {brought_by, device_room_since_});
+  if (comes_from_disk) {
+    host_ring_.Release();
+    host_room_since_ = brought_by;
+  }
+  ++next_upload_;
+  return true;
+}
+
+int64_t& SweepSteps::StepThatBrings(int64_t position) {
+  const size_t index = static_cast<size_t>(position - next_release_);
+  if (index >= brought_by_.size()) {
+    brought_by_.resize(index + 1, kNone);
+  }
+  return brought_by_[index];
+}
+
+void SweepSteps::ReleaseShard(int64_t released_by) {
+  brought_by_.pop_front();
+  ++next_release_;
+  if (shape_.unified_memory) {
+    host_ring_.Release();
+    host_room_since_ = released_by;
+  } else {
+    device_ring_.Release();
+    device_room_since_ = released_by;
+  }
+  if (shape_.overlap) {
+    ListWeights(std::nullopt);
+  }
+}
+
+int64_t SweepSteps::Add(StepKind kind, const Call& call, int64_t bytes,
+                        std::vector<int64_t> waits) {
+  return Add({.kind = kind,
+              .layer = call.layer,
+              .batch = call.batch,
+              .part = call.part,
+              .slot = UseOf(call).turn.value_or(0) % shape_.num_slots,
+              .bytes = bytes,
+              .waits = {}},
+             std::move(waits));
+}
+
+int64_t SweepSteps::Add(Step step, std::vector<int64_t> waits) {
+  step.id = next_id_++;
+  if (!shape_.overlap) {
+    waits.push_back(step.id - 1);
+  }
+  std::erase(waits, kNone);
+  std::sort(waits.begin(), waits.end());
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+  step.waits = std::move(waits);
+  steps_.push_back(std::move(step));
+  return steps_.back().id;
+}
+
+}  // namespace nightshift
