@@ -10,26 +10,77 @@
 
 namespace nightshift {
 
-absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(Pool& pool, const KvPageLayout& layout,
+absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(Pool& device_pool, Pool& host_pool,
+                                                         const std::string& spill_folder,
+                                                         const KvPageLayout& layout,
                                                          const KvLayers& layers,
-                                                         int64_t num_pages) {
-  CHECK_GE(num_pages, 1);
-  CHECK_LE(num_pages, INT32_MAX);
-  ASSIGN_OR_RETURN(Buffer arena, pool.Reserve(PageBytes(layout, layers) * num_pages, "kv pages"));
-  return std::unique_ptr<KvCache>(new KvCache(std::move(arena), layout, layers, num_pages));
+                                                         const KvPages& pages) {
+  CHECK_GE(pages.total(), 1);
+  CHECK_LE(pages.total(), INT32_MAX);
+  const int64_t page_bytes = PageBytes(layout, layers);
+  std::unique_ptr<KvCache> cache(new KvCache(layout, layers, pages));
+  if (pages.device > 0) {
+    ASSIGN_OR_RETURN(cache->device_, device_pool.Reserve(page_bytes * pages.device, "kv pages"));
+  }
+  if (pages.host > 0) {
+    ASSIGN_OR_RETURN(cache->host_,
+                     host_pool.Reserve(page_bytes * pages.host, "kv pages beside the device"));
+  }
+  if (pages.disk > 0) {
+    ASSIGN_OR_RETURN(DiskFile file, DiskFile::CreateSpill(spill_folder, page_bytes * pages.disk));
+    cache->file_ = std::make_unique<DiskFile>(std::move(file));
+  }
+  return cache;
 }
 
-KvCache::KvCache(Buffer arena, const KvPageLayout& layout, const KvLayers& layers,
-                 int64_t num_pages)
-    : arena_(std::move(arena)),
-      layout_(layout),
+KvCache::KvCache(const KvPageLayout& layout, const KvLayers& layers, const KvPages& pages)
+    : layout_(layout),
       layers_(layers),
-      num_pages_(num_pages),
-      pages_(static_cast<size_t>(num_pages)) {
-  free_.reserve(static_cast<size_t>(num_pages));
-  for (int64_t id = num_pages - 1; id >= 0; --id) {
-    free_.push_back(static_cast<int32_t>(id));
+      pages_of_(pages),
+      pages_(static_cast<size_t>(pages.total())),
+      num_free_(pages.total()) {
+  for (int64_t id = pages.total() - 1; id >= 0; --id) {
+    FreeOf(static_cast<int32_t>(id)).ids.push_back(static_cast<int32_t>(id));
   }
+}
+
+std::byte* KvCache::Page(int64_t slot, int32_t page_id) const {
+  const bool on_device = page_id < pages_of_.device;
+  const int64_t index = on_device ? page_id : page_id - pages_of_.device;
+  const int64_t count = on_device ? pages_of_.device : pages_of_.host;
+  return (on_device ? device_ : host_).bytes().data() +
+         (slot * count + index) * layout_.page_bytes();
+}
+
+int64_t KvCache::DiskOffset(int64_t slot, int32_t page_id) const {
+  const int64_t index = page_id - pages_of_.device - pages_of_.host;
+  return (slot * pages_of_.disk + index) * layout_.page_bytes();
+}
+
+int64_t KvCache::PagesIn(Tier tier) const {
+  switch (tier) {
+    case Tier::kDevice:
+      return pages_of_.device;
+    case Tier::kHost:
+      return pages_of_.host;
+    case Tier::kDisk:
+      return pages_of_.disk;
+  }
+  return 0;
+}
+
+Tier KvCache::Emptiest() const {
+  Tier emptiest = Tier::kDevice;
+  double largest = -1.0;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+    const double part = static_cast<double>(free_[static_cast<size_t>(tier)].count()) /
+                        static_cast<double>(std::max<int64_t>(PagesIn(tier), 1));
+    if (part > largest) {
+      largest = part;
+      emptiest = tier;
+    }
+  }
+  return emptiest;
 }
 
 bool KvCache::AreThere(std::span<const OfferedPage> pages) const {
@@ -38,16 +89,18 @@ bool KvCache::AreThere(std::span<const OfferedPage> pages) const {
   });
 }
 
-int32_t KvCache::Give() {
-  CHECK_GT(free_pages(), 0);
+int32_t KvCache::Give(Tier home) {
+  CHECK_GT(num_free_, 0);
+  FreePages& free = FreeIn(FreeIn(home).count() > 0 ? home : Emptiest());
   int32_t id = 0;
-  if (!free_.empty()) {
-    id = free_.back();
-    free_.pop_back();
+  if (!free.ids.empty()) {
+    id = free.ids.back();
+    free.ids.pop_back();
   } else {
-    id = free_offered_.begin()->second;
-    free_offered_.erase(free_offered_.begin());
+    id = free.offered.begin()->second;
+    free.offered.erase(free.offered.begin());
   }
+  --num_free_;
   page(id).is_offered = false;
   page(id).holders = 1;
   ++page(id).given;
@@ -56,7 +109,8 @@ int32_t KvCache::Give() {
 
 void KvCache::AddHolder(int32_t id) {
   if (page(id).holders++ == 0) {
-    free_offered_.erase({page(id).freed, id});
+    FreeOf(id).offered.erase({page(id).freed, id});
+    --num_free_;
   }
 }
 
@@ -64,11 +118,12 @@ void KvCache::RemoveHolder(int32_t id) {
   if (--page(id).holders > 0) {
     return;
   }
+  ++num_free_;
   if (page(id).is_offered) {
     page(id).freed = num_freed_++;
-    free_offered_.insert({page(id).freed, id});
+    FreeOf(id).offered.insert({page(id).freed, id});
   } else {
-    free_.push_back(id);
+    FreeOf(id).ids.push_back(id);
   }
 }
 
@@ -80,10 +135,13 @@ absl::Status PageTable::Grow(int64_t positions) {
         absl::StrCat("grow a sequence to ", positions, " positions: asked ", asked,
                      " kv pages, free ", cache_->free_pages(), ", budget ", cache_->num_pages()));
   }
+  if (!home_.has_value()) {
+    home_ = cache_->Emptiest();
+  }
   for (const bool sliding : {false, true}) {
     const int64_t count = stretches * cache_->layers_.ids_per_stretch(sliding);
     for (int64_t i = 0; i < count; ++i) {
-      ids_[sliding ? 1 : 0].push_back(cache_->Give());
+      ids_[sliding ? 1 : 0].push_back(cache_->Give(*home_));
     }
   }
   num_stretches_ += std::max<int64_t>(0, stretches);
@@ -101,8 +159,8 @@ void PageTable::DropBehind(int64_t position) {
   num_dropped_ = std::max(num_dropped_, end);
 }
 
-// The last stretch first: of pages that are offered, the beginnings, which most others have too, are
-// then given to somebody else last.
+// The last stretch first: of pages that are offered, the beginnings, which most others have too,
+// are then given to somebody else last.
 void PageTable::Clear() {
   for (std::vector<int32_t>& ids : ids_) {
     for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -186,12 +244,12 @@ int64_t PageTable::CountUnseen(std::vector<bool>& seen) const {
   return count;
 }
 
-std::byte* PageTable::Page(int64_t layer, int64_t stretch) const {
+std::optional<int32_t> PageTable::PageId(int64_t layer, int64_t stretch) const {
   const KvLayers& layers = cache_->layers_;
   const KvLayers::Place& place = layers.place(layer);
   const int64_t index = stretch * layers.ids_per_stretch(place.slides) + place.unit;
   const int32_t id = ids_[place.slides ? 1 : 0][static_cast<size_t>(index)];
-  return id == kNoPage ? nullptr : cache_->Page(place.slot, id);
+  return id == kNoPage ? std::nullopt : std::optional(id);
 }
 
 }  // namespace nightshift

@@ -4,31 +4,40 @@
 // layer (kernels/kv_page.h) is one of those that it stands for. Budgets count page ids: for a model
 // whose layers all keep every position, 10 of them hold 320 positions of a sequence.
 //
-// A page may be in several tables, which all begin with the same tokens, and counts once. Only whole
-// pages are shared, so nobody writes to a page that another reads. A page that no table holds is
-// free; if it was offered, what it holds can still be taken until the page is given to somebody
+// A page lies in one tier for as long as it is held; ids ascend from tier to tier. A table takes
+// its pages from one tier, its home, as long as that has some, so that a request's keys lie
+// together.
+//
+// A page may be in several tables, which all begin with the same tokens, and counts once. Only
+// whole pages are shared, so nobody writes to a page that another reads. A page that no table holds
+// is free; if it was offered, what it holds can still be taken until the page is given to somebody
 // else. Offered pages are given last, those that have been free for longest first.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/io/disk_file.h"
 #include "engine/memory/kv_layers.h"
 #include "engine/memory/pool.h"
+#include "engine/schedule/tier.h"
 #include "kernels/kv_page.h"
 
 namespace nightshift {
 
-// A page whose keys and values others may take, and how often it had been given when it was offered:
-// it holds them as long as that has not changed.
+// A page whose keys and values others may take, and how often it had been given when it was
+// offered: it holds them as long as that has not changed.
 struct OfferedPage {
   int32_t id = 0;
   uint64_t given = 0;
@@ -40,32 +49,52 @@ struct OfferedStretch {
   std::vector<OfferedPage> sliding;  // empty when they had been dropped
 };
 
-// Owns the arena of pages. Used by one thread (the runner).
+// Page ids of each tier.
+struct KvPages {
+  int64_t device = 0;
+  int64_t host = 0;
+  int64_t disk = 0;
+
+  int64_t total() const { return device + host + disk; }
+};
+
+// Owns the memory of pages. Used by one thread (the runner), but for Page, DiskOffset and file.
 class KvCache {
  public:
-  // Carves the arena from `pool`. num_pages >= 1. Errors: RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<KvCache>> Create(Pool& pool, const KvPageLayout& layout,
-                                                         const KvLayers& layers, int64_t num_pages);
+  // Carves arenas from the pools, at least one page in all; pages on disk lie in a file in
+  // `spill_folder`. Errors: RESOURCE_EXHAUSTED (pools, disk).
+  static absl::StatusOr<std::unique_ptr<KvCache>> Create(Pool& device_pool, Pool& host_pool,
+                                                         const std::string& spill_folder,
+                                                         const KvPageLayout& layout,
+                                                         const KvLayers& layers,
+                                                         const KvPages& pages);
 
   // Bytes of one page id, over all layers that it stands for.
   static int64_t PageBytes(const KvPageLayout& layout, const KvLayers& layers) {
     return layout.page_bytes() * layers.unit_layers();
   }
 
-  // The page of layer `slot` of those that the id stands for.
-  std::byte* Page(int64_t slot, int32_t page_id) const {
-    return arena_.bytes().data() + (slot * num_pages_ + page_id) * layout_.page_bytes();
+  Tier TierOf(int32_t page_id) const {
+    return page_id < pages_of_.device                    ? Tier::kDevice
+           : page_id < pages_of_.device + pages_of_.host ? Tier::kHost
+                                                         : Tier::kDisk;
   }
+  // The page of layer `slot` of those that the id stands for; of an id in memory.
+  std::byte* Page(int64_t slot, int32_t page_id) const;
+  // The same in the file of those on disk.
+  int64_t DiskOffset(int64_t slot, int32_t page_id) const;
+  const DiskFile* file() const { return file_.get(); }
   const KvLayers& layers() const { return layers_; }
   const KvPageLayout& layout() const { return layout_; }
-  int64_t num_pages() const { return num_pages_; }
-  int64_t free_pages() const { return static_cast<int64_t>(free_.size() + free_offered_.size()); }
+  const KvPages& pages() const { return pages_of_; }
+  int64_t num_pages() const { return pages_of_.total(); }
+  int64_t free_pages() const { return num_free_; }
   // Whether all of the pages still hold what they were offered with.
   bool AreThere(std::span<const OfferedPage> pages) const;
 
  private:
   friend class PageTable;
-  KvCache(Buffer arena, const KvPageLayout& layout, const KvLayers& layers, int64_t num_pages);
+  KvCache(const KvPageLayout& layout, const KvLayers& layers, const KvPages& pages);
 
   struct PageState {
     uint64_t given = 0;  // how often
@@ -75,18 +104,33 @@ class KvCache {
   };
   PageState& page(int32_t id) { return pages_[static_cast<size_t>(id)]; }
 
-  // A free page, of which there is one, for one holder.
-  int32_t Give();
+  // Free pages of one tier.
+  struct FreePages {
+    std::vector<int32_t> ids;                        // the last one is given next
+    std::set<std::pair<uint64_t, int32_t>> offered;  // {freed, id}; given when there are no others
+
+    int64_t count() const { return static_cast<int64_t>(ids.size() + offered.size()); }
+  };
+  FreePages& FreeIn(Tier tier) { return free_[static_cast<size_t>(tier)]; }
+  FreePages& FreeOf(int32_t id) { return FreeIn(TierOf(id)); }
+  int64_t PagesIn(Tier tier) const;
+  // The tier of which the largest part is free.
+  Tier Emptiest() const;
+
+  // A free page, of which there is one, for one holder: from `home` if that has some.
+  int32_t Give(Tier home);
   void AddHolder(int32_t id);
   void RemoveHolder(int32_t id);
 
-  Buffer arena_;
+  Buffer device_;
+  Buffer host_;
+  std::unique_ptr<DiskFile> file_;
   KvPageLayout layout_;
   KvLayers layers_;
-  int64_t num_pages_;
+  KvPages pages_of_;
   std::vector<PageState> pages_;  // by id
-  std::vector<int32_t> free_;  // the last one is given next
-  std::set<std::pair<uint64_t, int32_t>> free_offered_;  // {freed, id}; given when free_ is empty
+  std::array<FreePages, 3> free_;
+  int64_t num_free_ = 0;
   uint64_t num_freed_ = 0;
 };
 
@@ -113,8 +157,8 @@ class PageTable {
   // Grows by pages of others; all of them can be taken. Drops behind their end.
   void Take(std::span<const OfferedStretch* const> offered);
 
-  // The page of positions from 32 * stretch on at a layer; nullptr once it is given back.
-  std::byte* Page(int64_t layer, int64_t stretch) const;
+  // The page of positions from 32 * stretch on at a layer; nothing once it is given back.
+  std::optional<int32_t> PageId(int64_t layer, int64_t stretch) const;
   // Stretches of positions that the table has grown to.
   int64_t num_stretches() const { return num_stretches_; }
   // Page ids that it holds.
@@ -126,6 +170,7 @@ class PageTable {
   static constexpr int32_t kNoPage = -1;
 
   KvCache* cache_;
+  std::optional<Tier> home_;     // chosen when the first page is taken
   std::vector<int32_t> ids_[2];  // [stretches][ids of a stretch], of full and of sliding layers
   int64_t num_stretches_ = 0;
   int64_t num_dropped_ = 0;  // stretches from the first on, of sliding layers

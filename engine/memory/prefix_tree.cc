@@ -36,9 +36,9 @@ struct PrefixTree::Node {
   PrefixTree* tree = nullptr;
   const Node* parent = nullptr;
   size_t depth = 0;
-  int64_t holders = 0;    // paths through it
-  int64_t takers = 0;     // of those, that take pages
-  uint64_t claimed = 0;   // at this edge somebody was to compute it
+  int64_t holders = 0;                  // paths through it
+  int64_t takers = 0;                   // of those, that take pages
+  uint64_t claimed = 0;                 // at this edge somebody was to compute it
   std::vector<OfferedStretch> offered;  // empty until it is computed
 
   int64_t num_stretches() const { return depth == 0 ? kFirstStretches : 1; }
@@ -65,7 +65,9 @@ PrefixTree::Path::~Path() {
   }
 }
 
-PrefixTree::Path::Path(Path&& other) noexcept { *this = std::move(other); }
+PrefixTree::Path::Path(Path&& other) noexcept {
+  *this = std::move(other);
+}
 
 PrefixTree::Path& PrefixTree::Path::operator=(Path&& other) noexcept {
   std::swap(nodes_, other.nodes_);

@@ -1,5 +1,5 @@
-// PrefixTree: which prompts begin alike, so that the keys and values of what they have in common are
-// computed once and their pages shared.
+// PrefixTree: which prompts begin alike, so that the keys and values of what they have in common
+// are computed once and their pages shared.
 //
 // A node is a run of whole stretches of 32 positions behind those of its parent: a prompt is a path
 // from the root. The first node of a path has 64 tokens, so that shorter beginnings, such as the
@@ -46,8 +46,8 @@ class PrefixTree {
   explicit PrefixTree(const KvCache& cache);
   ~PrefixTree();
 
-  // The path of a request that begins with `tokens`. One that does not take pages computes its whole
-  // prompt itself, for others too.
+  // The path of a request that begins with `tokens`. One that does not take pages computes its
+  // whole prompt itself, for others too.
   Path Enter(std::span<const int32_t> tokens, bool takes);
   // Stretches that a path has in common with another that takes pages, both held.
   static int64_t SharedStretches(const Path& path);
@@ -60,8 +60,8 @@ class PrefixTree {
 
   // At the edge of a sweep, for the held requests from the oldest on, between two BeginEdge:
   void BeginEdge() { ++edge_; }
-  // Takes from others what follows the computed positions, which are all that `pages` holds. Returns
-  // the positions that are computed with that.
+  // Takes from others what follows the computed positions, which are all that `pages` holds.
+  // Returns the positions that are computed with that.
   int64_t Take(const Path& path, int64_t computed_tokens, PageTable& pages) const;
   // Whether an older request computes what is next in this path, so that it is to be waited for.
   // If not, this one computes it and what follows on its path.

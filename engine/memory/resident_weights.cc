@@ -45,7 +45,8 @@ class ResidentWeights::Loader {
       : pack_(pack), placement_(placement), compute_type_(compute_type), target_(target) {}
 
   absl::Status LoadModel();
-  absl::Status ReadShards(const DiskQueueOptions& disk, Pool& pool, WorkerPool& workers);
+  absl::Status ReadShards(const DiskQueueOptions& disk, Pool& device_pool, Pool& host_pool,
+                          Device& device);
 
  private:
   absl::Status LoadLayer(int64_t layer, LayerWeights& target);
@@ -58,8 +59,13 @@ class ResidentWeights::Loader {
   // `target` stays null when the pack has no such vector and it is not required.
   absl::Status LoadVectorInto(const std::string& name, int64_t size, bool required,
                               const float*& target);
-  // The place of a resident shard, to be read later; null for a streamed one.
+  // The place of a shard on the device, to be read later; null for one that lies elsewhere.
   std::byte* Place(ShardIndex shard);
+  void PlaceOnHost(ShardIndex shard);
+  // Brings shards that cannot be read into their places through memory of the host and, where they
+  // are expanded on a device with memory of its own, one place there.
+  absl::Status ReadThroughHost(ShardReader& reader, std::span<const ShardTarget> places,
+                               Pool& device_pool, Pool& host_pool, Device& device);
   bool IsExpanded(ShardIndex shard) const;
   size_t IndexOf(const TensorEntry& tensor) const {
     return static_cast<size_t>(&tensor - pack_.manifest().tensors.data());
@@ -69,18 +75,24 @@ class ResidentWeights::Loader {
   const WeightPlacement& placement_;
   ComputeType compute_type_;
   ResidentWeights& target_;
-  int64_t used_bytes_ = 0;
-  std::vector<ShardTarget> places_;
+  int64_t device_used_bytes_ = 0;
+  int64_t host_used_bytes_ = 0;
+  std::vector<ShardTarget> device_places_;
+  std::vector<ShardTarget> host_places_;
 };
 
 absl::StatusOr<std::unique_ptr<ResidentWeights>> ResidentWeights::Load(
     const Pack& pack, const WeightPlacement& placement, ComputeType compute_type,
-    const DiskQueueOptions& disk, Pool& pool, WorkerPool& workers) {
-  ASSIGN_OR_RETURN(Buffer buffer, pool.Reserve(placement.resident_bytes, "weights"));
-  std::unique_ptr<ResidentWeights> resident(new ResidentWeights(std::move(buffer)));
+    const DiskQueueOptions& disk, Pool& device_pool, Pool& host_pool, Device& device) {
+  std::unique_ptr<ResidentWeights> resident(new ResidentWeights());
+  ASSIGN_OR_RETURN(resident->device_, device_pool.Reserve(placement.device_bytes, "weights"));
+  if (placement.host_bytes > 0) {
+    ASSIGN_OR_RETURN(resident->host_,
+                     host_pool.Reserve(placement.host_bytes, "weights beside the device"));
+  }
   Loader loader(pack, placement, compute_type, *resident);
   RETURN_IF_ERROR(loader.LoadModel());
-  RETURN_IF_ERROR(loader.ReadShards(disk, pool, workers));
+  RETURN_IF_ERROR(loader.ReadShards(disk, device_pool, host_pool, device));
   return resident;
 }
 
@@ -216,16 +228,30 @@ absl::Status ResidentWeights::Loader::LoadVectorInto(const std::string& name, in
 }
 
 std::byte* ResidentWeights::Loader::Place(ShardIndex shard) {
-  if (!placement_.is_resident[shard.tensor][shard.shard]) {
+  const Tier tier = placement_.TierOf(shard);
+  if (tier == Tier::kHost) {
+    PlaceOnHost(shard);
+  }
+  if (tier != Tier::kDevice) {
     return nullptr;
   }
   const size_t bytes = static_cast<size_t>(
-      ResidentShardBytes(pack_.manifest().tensors[shard.tensor], shard.shard, compute_type_));
+      DeviceShardBytes(pack_.manifest().tensors[shard.tensor], shard.shard, compute_type_));
   const std::span<std::byte> memory =
-      target_.buffer_.bytes().subspan(static_cast<size_t>(used_bytes_), bytes);
-  used_bytes_ += static_cast<int64_t>(bytes);
-  places_.push_back({shard, memory});
+      target_.device_.bytes().subspan(static_cast<size_t>(device_used_bytes_), bytes);
+  device_used_bytes_ += static_cast<int64_t>(bytes);
+  device_places_.push_back({shard, memory});
   return memory.data();
+}
+
+void ResidentWeights::Loader::PlaceOnHost(ShardIndex shard) {
+  const size_t bytes =
+      static_cast<size_t>(HostShardBytes(pack_.manifest().tensors[shard.tensor], shard.shard));
+  const std::span<std::byte> memory =
+      target_.host_.bytes().subspan(static_cast<size_t>(host_used_bytes_), bytes);
+  host_used_bytes_ += static_cast<int64_t>(bytes);
+  host_places_.push_back({shard, memory});
+  target_.host_shards_[{shard.tensor, shard.shard}] = memory;
 }
 
 bool ResidentWeights::Loader::IsExpanded(ShardIndex shard) const {
@@ -234,41 +260,68 @@ bool ResidentWeights::Loader::IsExpanded(ShardIndex shard) const {
          LoadedDType(tensor.dtype, compute_type_) != tensor.dtype;
 }
 
-absl::Status ResidentWeights::Loader::ReadShards(const DiskQueueOptions& disk, Pool& pool,
-                                                 WorkerPool& workers) {
+absl::Status ResidentWeights::Loader::ReadShards(const DiskQueueOptions& disk, Pool& device_pool,
+                                                 Pool& host_pool, Device& device) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ShardReader> reader, ShardReader::Create(pack_, disk));
-  std::vector<ShardTarget> plain;
-  std::vector<ShardTarget> expanded;
-  int64_t slot_bytes = 0;
-  for (const ShardTarget& place : places_) {
-    const bool is_expanded = IsExpanded(place.shard);
-    (is_expanded ? expanded : plain).push_back(place);
-    if (is_expanded) {
-      slot_bytes = std::max(slot_bytes, TransferBytes(reader->EntryOf(place.shard).bytes));
-    }
+  std::vector<ShardTarget> direct = host_places_;
+  std::vector<ShardTarget> through_host;
+  for (const ShardTarget& place : device_places_) {
+    const bool is_direct = device.unified_memory() && !IsExpanded(place.shard);
+    (is_direct ? direct : through_host).push_back(place);
   }
-  RETURN_IF_ERROR(reader->ReadEach(plain, kLoadWindow, [](ShardIndex, auto) {}));
-  if (expanded.empty()) {
+  RETURN_IF_ERROR(reader->ReadEach(direct, kLoadWindow, [](ShardIndex, auto) {}));
+  return ReadThroughHost(*reader, through_host, device_pool, host_pool, device);
+}
+
+absl::Status ResidentWeights::Loader::ReadThroughHost(ShardReader& reader,
+                                                      std::span<const ShardTarget> places,
+                                                      Pool& device_pool, Pool& host_pool,
+                                                      Device& device) {
+  if (places.empty()) {
     return absl::OkStatus();
   }
-  const size_t num_slots = std::clamp<size_t>(
-      static_cast<size_t>(pool.free_bytes() / slot_bytes), 1, kLoadWindow);
-  ASSIGN_OR_RETURN(const Buffer slots, pool.Reserve(static_cast<int64_t>(num_slots) * slot_bytes,
-                                                    "weights to be expanded"));
-  std::vector<ShardTarget> stored;
-  for (size_t i = 0; i < expanded.size(); ++i) {
-    const size_t slot = static_cast<size_t>(slot_bytes);
-    stored.push_back({expanded[i].shard, slots.bytes().subspan(i % num_slots * slot, slot)});
+  int64_t slot_bytes = 0;
+  int64_t expanded_slot_bytes = 0;
+  for (const ShardTarget& place : places) {
+    const int64_t bytes = TransferBytes(reader.EntryOf(place.shard).bytes);
+    slot_bytes = std::max(slot_bytes, bytes);
+    expanded_slot_bytes = std::max(expanded_slot_bytes, IsExpanded(place.shard) ? bytes : 0);
   }
+  const size_t num_slots =
+      std::clamp<size_t>(static_cast<size_t>(host_pool.free_bytes() / slot_bytes), 1, kLoadWindow);
+  ASSIGN_OR_RETURN(
+      const Buffer slots,
+      host_pool.Reserve(static_cast<int64_t>(num_slots) * slot_bytes, "weights on their way"));
+  Buffer uploaded;
+  if (!device.unified_memory() && expanded_slot_bytes > 0) {
+    ASSIGN_OR_RETURN(uploaded, device_pool.Reserve(expanded_slot_bytes, "weights to be expanded"));
+  }
+  std::vector<ShardTarget> stored;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t slot = static_cast<size_t>(slot_bytes);
+    stored.push_back({places[i].shard, slots.bytes().subspan(i % num_slots * slot, slot)});
+  }
+  absl::Status uploads;
   size_t next = 0;
-  return reader->ReadEach(
-      stored, num_slots, [&](ShardIndex shard, std::span<const std::byte> bytes) {
-        const TensorEntry& tensor = reader->TensorOf(shard);
+  RETURN_IF_ERROR(
+      reader.ReadEach(stored, num_slots, [&](ShardIndex shard, std::span<const std::byte> bytes) {
+        const std::span<std::byte> place = places[next++].memory;
+        if (!IsExpanded(shard)) {
+          uploads.Update(device.Upload(bytes, place.first(bytes.size())));
+          return;
+        }
+        if (!device.unified_memory()) {
+          const std::span<std::byte> there = uploaded.bytes().first(bytes.size());
+          uploads.Update(device.Upload(bytes, there));
+          bytes = there;
+        }
+        const TensorEntry& tensor = reader.TensorOf(shard);
         const size_t loaded =
             static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
-        ExpandShard(tensor, shard.shard, compute_type_, bytes,
-                    expanded[next++].memory.first(loaded), workers);
-      });
+        ExpandShard(tensor, shard.shard, compute_type_, bytes, place.first(loaded),
+                    device.workers());
+      }));
+  return uploads;
 }
 
 }  // namespace nightshift

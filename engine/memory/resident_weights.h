@@ -1,10 +1,13 @@
-// ResidentWeights: the weights of a pack that stay in memory for as long as the engine lives, and the
-// views of all of them.
+// ResidentWeights: the weights of a pack that stay on the device or on the host for as long as the
+// engine lives, and the views of all of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,31 +18,37 @@
 #include "engine/memory/weight_placement.h"
 #include "engine/model/pack.h"
 #include "engine/model/weights.h"
-#include "kernels/base/worker_pool.h"
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 
 namespace nightshift {
 
 class ResidentWeights {
  public:
-  // Reads, verifies and expands the shards that `placement` keeps in memory, its resident_bytes of
-  // the pool. Shards to be expanded pass through memory that is free again when this returns.
+  // Reads, verifies and expands the shards that `placement` keeps on the device, its device_bytes
+  // of the device's pool, and reads those that it keeps on the host as they are stored, its
+  // host_bytes of the host's. With unified memory both pools are one. Shards to be uploaded or
+  // expanded pass through memory that is free again when this returns.
   // Errors: RESOURCE_EXHAUSTED (pool); as ShardReader; INVALID_ARGUMENT naming a tensor that the
   // model's configuration needs and the pack lacks.
-  static absl::StatusOr<std::unique_ptr<ResidentWeights>> Load(const Pack& pack,
-                                                               const WeightPlacement& placement,
-                                                               ComputeType compute_type,
-                                                               const DiskQueueOptions& disk,
-                                                               Pool& pool, WorkerPool& workers);
+  static absl::StatusOr<std::unique_ptr<ResidentWeights>> Load(
+      const Pack& pack, const WeightPlacement& placement, ComputeType compute_type,
+      const DiskQueueOptions& disk, Pool& device_pool, Pool& host_pool, Device& device);
 
-  // Shards that are not in memory have no data.
+  // Shards that are not on the device have no data.
   const ModelWeights& weights() const { return weights_; }
+  // The stored bytes of a shard that is kept on the host.
+  std::span<const std::byte> HostShard(ShardIndex shard) const {
+    return host_shards_.at({shard.tensor, shard.shard});
+  }
 
  private:
   class Loader;
-  explicit ResidentWeights(Buffer buffer) : buffer_(std::move(buffer)) {}
+  ResidentWeights() = default;
 
-  Buffer buffer_;
+  Buffer device_;
+  Buffer host_;
+  std::map<std::pair<size_t, size_t>, std::span<const std::byte>> host_shards_;
   std::deque<std::vector<WeightShardView>> shards_;  // stable addresses for the views
   ModelWeights weights_;
 };

@@ -28,16 +28,21 @@ ShardReader::ShardReader(const Pack& pack, DiskFile file, std::unique_ptr<DiskQu
     : pack_(pack), file_(std::move(file)), disk_(std::move(disk)) {}
 
 PendingShard ShardReader::Submit(const ShardTarget& target) {
+  const size_t bytes = static_cast<size_t>(TransferBytes(EntryOf(target.shard).bytes));
+  PendingShard pending{target.shard, target.memory.first(bytes), std::make_unique<Fence>()};
+  Submit(target, pending.fence.get());
+  return pending;
+}
+
+void ShardReader::Submit(const ShardTarget& target, Fence* fence) {
   const ShardEntry& entry = EntryOf(target.shard);
   const size_t bytes = static_cast<size_t>(TransferBytes(entry.bytes));
   CHECK_LE(bytes, target.memory.size());
-  PendingShard pending{target.shard, target.memory.first(bytes), std::make_unique<Fence>()};
   disk_->Submit({.file = &file_,
                  .offset = entry.offset,
-                 .memory = pending.memory,
-                 .fence = pending.fence.get(),
+                 .memory = target.memory.first(bytes),
+                 .fence = fence,
                  .checksum = Checksum{.bytes = entry.bytes, .xxh3 = entry.xxh3}});
-  return pending;
 }
 
 absl::Status ShardReader::Wait(const PendingShard& pending) {
@@ -45,12 +50,15 @@ absl::Status ShardReader::Wait(const PendingShard& pending) {
   const int64_t start_us = clock.MonotonicMicros();
   const absl::Status status = pending.fence->Wait();
   wait_us_ += clock.MonotonicMicros() - start_us;
+  return Name(pending.shard, status);
+}
+
+absl::Status ShardReader::Name(ShardIndex shard, const absl::Status& status) const {
   if (status.ok()) {
     return status;
   }
-  return absl::Status(status.code(),
-                      absl::StrCat("read shard ", pending.shard.shard, " of tensor ",
-                                   TensorOf(pending.shard).name, ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat("read shard ", shard.shard, " of tensor ",
+                                                  TensorOf(shard).name, ": ", status.message()));
 }
 
 absl::Status ShardReader::ReadEach(

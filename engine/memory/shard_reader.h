@@ -33,8 +33,8 @@ struct PendingShard {
   std::unique_ptr<Fence> fence;
 };
 
-// Used by one thread. The pack must outlive it, and memory that is read into outlives the reader or
-// its fence's completion.
+// Used by one thread but where said. The pack must outlive it, and memory that is read into
+// outlives the reader or its fence's completion.
 class ShardReader {
  public:
   // Opens the pack's extent. Errors: as DiskFile::Open and DiskQueue::Create.
@@ -42,8 +42,12 @@ class ShardReader {
                                                              const DiskQueueOptions& options);
 
   PendingShard Submit(const ShardTarget& target);
+  // The same with the caller's fence; thread-safe.
+  void Submit(const ShardTarget& target, Fence* fence);
   // Errors: DATA_LOSS naming tensor, shard, file and offset.
   absl::Status Wait(const PendingShard& pending);
+  // The status of a shard's transfer with the names of tensor and shard.
+  absl::Status Name(ShardIndex shard, const absl::Status& status) const;
 
   // Reads each shard into its memory, at most `window` of them together, and hands them to `use` in
   // order, with their bytes as stored. Memory may come again in `targets` after `window` others.
@@ -56,6 +60,7 @@ class ShardReader {
   int64_t wait_us() const { return wait_us_; }  // spent in Wait, all calls together
   TransferCounts counts() const { return disk_->counts(); }
   DiskBackend backend() const { return disk_->backend(); }
+  DiskQueue& disk() { return *disk_; }
 
  private:
   ShardReader(const Pack& pack, DiskFile file, std::unique_ptr<DiskQueue> disk);

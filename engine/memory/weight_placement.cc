@@ -4,9 +4,13 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 
 #include "engine/io/disk_file.h"
 #include "engine/model/weight_loader.h"
+#include "kernels/base/check.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift {
@@ -18,19 +22,34 @@ bool IsReadOnDemand(const TensorEntry& tensor) {
          absl::StrContains(tensor.name, ".experts.");
 }
 
-// What every sweep needs and is small beside a layer: vectors, and the projections between the
-// embedding's width and the model's, which the head asks for once a group of rows.
-bool AlwaysResident(const TensorEntry& tensor) {
+// What every sweep needs and is small beside a layer: vectors, routers, which are asked for piece
+// by piece of the rows, and the projections between the embedding's width and the model's, which
+// the head asks for once a group of rows.
+bool AlwaysOnDevice(const TensorEntry& tensor) {
   return tensor.layout == TensorLayout::kVector || tensor.name == "project_in" ||
-         tensor.name == "project_out";
+         tensor.name == "project_out" || absl::EndsWith(tensor.name, ".router.weight");
 }
 
 int64_t TensorBytes(const TensorEntry& tensor, ComputeType compute_type) {
   int64_t bytes = 0;
   for (size_t i = 0; i < tensor.shards.size(); ++i) {
-    bytes += ResidentShardBytes(tensor, i, compute_type);
+    bytes += DeviceShardBytes(tensor, i, compute_type);
   }
   return bytes;
+}
+
+int64_t StoredBytes(const TensorEntry& tensor) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < tensor.shards.size(); ++i) {
+    bytes += HostShardBytes(tensor, i);
+  }
+  return bytes;
+}
+
+double ShareOf(int64_t part, int64_t whole) {
+  return part >= whole
+             ? 1.0
+             : static_cast<double>(std::max<int64_t>(part, 0)) / static_cast<double>(whole);
 }
 
 // Marks shards in the order of a sweep, so that of the bytes seen so far at most `share` is marked
@@ -39,9 +58,11 @@ class EvenMarker {
  public:
   explicit EvenMarker(double share) : share_(share) {}
 
-  bool Mark(int64_t bytes) {
+  // Whether the shard is marked, if it `may` be.
+  bool Mark(int64_t bytes, bool may) {
     seen_bytes_ += bytes;
-    if (static_cast<double>(marked_bytes_ + bytes) > share_ * static_cast<double>(seen_bytes_)) {
+    if (!may ||
+        static_cast<double>(marked_bytes_ + bytes) > share_ * static_cast<double>(seen_bytes_)) {
       return false;
     }
     marked_bytes_ += bytes;
@@ -72,20 +93,21 @@ void CountStreamed(const PackManifest& manifest, ComputeType compute_type,
   for (const size_t i : order) {
     const TensorEntry& tensor = manifest.tensors[i];
     for (size_t shard = 0; shard < tensor.shards.size(); ++shard) {
-      if (!placement.is_resident[i][shard]) {
+      const Tier tier = placement.tiers[i][shard];
+      if (tier != Tier::kDevice) {
         placement.streamed.push_back({i, shard});
-        placement.streamed_bytes += tensor.shards[shard].bytes;
+        (tier == Tier::kDisk ? placement.streamed_disk_bytes : placement.streamed_host_bytes) +=
+            tensor.shards[shard].bytes;
       }
     }
   }
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
     for (size_t shard = 0; shard < tensor.shards.size(); ++shard) {
-      if (placement.is_resident[i][shard]) {
+      if (placement.tiers[i][shard] == Tier::kDevice) {
         continue;
       }
-      placement.max_stored_bytes =
-          std::max(placement.max_stored_bytes, tensor.shards[shard].bytes);
+      placement.max_stored_bytes = std::max(placement.max_stored_bytes, tensor.shards[shard].bytes);
       if (LoadedDType(tensor.dtype, compute_type) != tensor.dtype) {
         placement.max_expanded_bytes =
             std::max(placement.max_expanded_bytes, LoadedShardBytes(tensor, shard, compute_type));
@@ -96,58 +118,81 @@ void CountStreamed(const PackManifest& manifest, ComputeType compute_type,
 
 }  // namespace
 
-int64_t ResidentShardBytes(const TensorEntry& tensor, size_t shard_index,
-                           ComputeType compute_type) {
+int64_t DeviceShardBytes(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type) {
   const int64_t bytes = tensor.layout == TensorLayout::kVector
                             ? tensor.shards[shard_index].bytes
                             : LoadedShardBytes(tensor, shard_index, compute_type);
   return RoundUp(bytes, kDiskAlignment);
 }
 
+int64_t HostShardBytes(const TensorEntry& tensor, size_t shard_index) {
+  return RoundUp(tensor.shards[shard_index].bytes, kDiskAlignment);
+}
+
 WeightPlacement PlaceWeights(const PackManifest& manifest, ComputeType compute_type,
-                             int64_t budget_bytes) {
+                             const WeightBudget& budget) {
   WeightPlacement placement;
   int64_t matrix_bytes = 0;
+  int64_t stored_bytes = 0;
   const TensorEntry* tied = nullptr;
   for (const TensorEntry& tensor : manifest.tensors) {
-    const bool stays = AlwaysResident(tensor);
+    const bool stays = AlwaysOnDevice(tensor);
     const int64_t bytes = TensorBytes(tensor, compute_type);
-    placement.is_resident.emplace_back(tensor.shards.size(), stays);
-    placement.resident_bytes += stays ? bytes : 0;
+    placement.tiers.emplace_back(tensor.shards.size(), stays ? Tier::kDevice : Tier::kDisk);
+    placement.device_bytes += stays ? bytes : 0;
     matrix_bytes += stays ? 0 : bytes;
+    stored_bytes += stays ? 0 : StoredBytes(tensor);
     if (manifest.config.tied_head && tensor.name == "embed") {
       tied = &tensor;
     }
   }
-  int64_t rest_bytes = std::max<int64_t>(0, budget_bytes - placement.resident_bytes);
+  int64_t rest_bytes = budget.device_bytes - placement.device_bytes;
   if (tied != nullptr && TensorBytes(*tied, compute_type) <= rest_bytes) {
     const int64_t bytes = TensorBytes(*tied, compute_type);
-    placement.is_resident[static_cast<size_t>(tied - manifest.tensors.data())].assign(
-        tied->shards.size(), true);
-    placement.resident_bytes += bytes;
+    placement.tiers[static_cast<size_t>(tied - manifest.tensors.data())].assign(tied->shards.size(),
+                                                                                Tier::kDevice);
+    placement.device_bytes += bytes;
     rest_bytes -= bytes;
     matrix_bytes -= bytes;
+    stored_bytes -= StoredBytes(*tied);
   } else {
     tied = nullptr;
   }
-  const double share =
-      matrix_bytes <= rest_bytes
-          ? 1.0
-          : static_cast<double>(rest_bytes) / static_cast<double>(matrix_bytes);
-  EvenMarker marker(share);
+  EvenMarker device(ShareOf(rest_bytes, matrix_bytes));
+  EvenMarker host(ShareOf(budget.host_bytes, stored_bytes));
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
-    if (AlwaysResident(tensor) || &tensor == tied) {
+    if (AlwaysOnDevice(tensor) || &tensor == tied) {
       continue;
     }
     for (size_t shard = 0; shard < tensor.shards.size(); ++shard) {
-      placement.is_resident[i][shard] =
-          marker.Mark(ResidentShardBytes(tensor, shard, compute_type));
+      const bool on_device = device.Mark(DeviceShardBytes(tensor, shard, compute_type), true);
+      const bool on_host = host.Mark(HostShardBytes(tensor, shard), !on_device);
+      placement.tiers[i][shard] = on_device ? Tier::kDevice : on_host ? Tier::kHost : Tier::kDisk;
     }
   }
-  placement.resident_bytes += marker.marked_bytes();
+  placement.device_bytes += device.marked_bytes();
+  placement.host_bytes = host.marked_bytes();
   CountStreamed(manifest, compute_type, placement);
   return placement;
+}
+
+std::vector<StreamedShard> StreamedShards(const PackManifest& manifest,
+                                          const WeightPlacement& placement) {
+  std::vector<StreamedShard> shards;
+  for (const ShardIndex shard : placement.streamed) {
+    const TensorEntry& tensor = manifest.tensors[shard.tensor];
+    StreamedShard& streamed = shards.emplace_back();
+    streamed.bytes = HostShardBytes(tensor, shard.shard);
+    streamed.tier = placement.TierOf(shard);
+    streamed.layer = manifest.config.num_layers;  // the head, also as the tied embedding
+    const std::vector<absl::string_view> name = absl::StrSplit(tensor.name, '.');
+    if (name.size() > 2 && name[0] == "layers") {
+      CHECK(absl::SimpleAtoi(name[1], &streamed.layer));
+      streamed.follows_attention = name[2] != "q" && name[2] != "k" && name[2] != "v";
+    }
+  }
+  return shards;
 }
 
 }  // namespace nightshift

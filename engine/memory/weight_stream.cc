@@ -12,93 +12,131 @@ namespace {
 // Shards read aside together: 16 MiB on their way keep an NVMe disk at its sequential rate.
 constexpr size_t kAsideSlots = 4;
 
+int64_t AsideBytes(const WeightPlacement& placement) {
+  return static_cast<int64_t>(kAsideSlots) * TransferBytes(placement.max_stored_bytes);
+}
+
+bool IsUnified(const WeightStreamOptions& options) {
+  return options.device_ring_bytes == 0;
+}
+
 }  // namespace
 
-int64_t WeightStream::MemoryBytes(const WeightPlacement& placement, int64_t ring_bytes) {
-  const int64_t aside_bytes =
-      static_cast<int64_t>(kAsideSlots) * TransferBytes(placement.max_stored_bytes);
-  return TransferBytes(ring_bytes) + aside_bytes + TransferBytes(placement.max_expanded_bytes);
+int64_t WeightStream::HostBytes(const WeightPlacement& placement,
+                                const WeightStreamOptions& options) {
+  return TransferBytes(options.host_ring_bytes) + AsideBytes(placement) +
+         (IsUnified(options) ? TransferBytes(placement.max_expanded_bytes) : 0);
+}
+
+int64_t WeightStream::DeviceBytes(const WeightPlacement& placement,
+                                  const WeightStreamOptions& options) {
+  return IsUnified(options) ? 0
+                            : TransferBytes(options.device_ring_bytes) +
+                                  TransferBytes(placement.max_stored_bytes) +
+                                  TransferBytes(placement.max_expanded_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<WeightStream>> WeightStream::Create(
-    const Pack& pack, const WeightPlacement& placement, const WeightStreamOptions& options,
-    Pool& pool, WorkerPool& workers) {
+    const Pack& pack, const WeightPlacement& placement, const ResidentWeights& resident,
+    const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device) {
   std::unique_ptr<WeightStream> stream(
-      new WeightStream(placement.streamed, options.compute_type, workers));
+      new WeightStream(placement, resident, options.compute_type, device));
   const int64_t largest = TransferBytes(placement.max_stored_bytes);
-  CHECK_GE(options.ring_bytes, 2 * largest);
+  CHECK_EQ(IsUnified(options), device.unified_memory());
   stream->slot_bytes_ = static_cast<size_t>(largest);
-  ASSIGN_OR_RETURN(stream->ring_, pool.Reserve(options.ring_bytes, "the ring of streamed weights"));
-  ASSIGN_OR_RETURN(stream->aside_, pool.Reserve(static_cast<int64_t>(kAsideSlots) * largest,
-                                                "weights that are read aside"));
+  if (options.host_ring_bytes > 0) {
+    CHECK_GE(options.host_ring_bytes, 2 * largest);
+    ASSIGN_OR_RETURN(stream->host_ring_,
+                     host_pool.Reserve(options.host_ring_bytes, "the ring of streamed weights"));
+  }
+  ASSIGN_OR_RETURN(stream->host_aside_,
+                   host_pool.Reserve(AsideBytes(placement), "weights that are read aside"));
+  if (!IsUnified(options)) {
+    CHECK_GE(options.device_ring_bytes, 2 * largest);
+    ASSIGN_OR_RETURN(stream->device_ring_, device_pool.Reserve(options.device_ring_bytes,
+                                                               "the ring of uploaded weights"));
+    ASSIGN_OR_RETURN(stream->device_aside_,
+                     device_pool.Reserve(largest, "weights that are uploaded aside"));
+  }
   if (placement.max_expanded_bytes > 0) {
-    ASSIGN_OR_RETURN(stream->expanded_,
-                     pool.Reserve(placement.max_expanded_bytes, "an expanded shard of weights"));
+    ASSIGN_OR_RETURN(stream->expanded_, device_pool.Reserve(placement.max_expanded_bytes,
+                                                            "an expanded shard of weights"));
   }
   DiskQueueOptions disk = options.disk;
-  disk.memory = {stream->ring_.bytes(), stream->aside_.bytes()};
+  disk.memory = {stream->host_aside_.bytes()};
+  if (options.host_ring_bytes > 0) {
+    disk.memory.push_back(stream->host_ring_.bytes());
+  }
   ASSIGN_OR_RETURN(stream->reader_, ShardReader::Create(pack, disk));
-  stream->ReadAhead();
   return stream;
 }
 
-WeightStream::WeightStream(std::vector<ShardIndex> order, ComputeType compute_type,
-                           WorkerPool& workers)
-    : order_(std::move(order)), compute_type_(compute_type), workers_(workers) {}
+WeightStream::WeightStream(const WeightPlacement& placement, const ResidentWeights& resident,
+                           ComputeType compute_type, Device& device)
+    : placement_(placement), resident_(resident), compute_type_(compute_type), device_(device) {}
 
-WeightShardView WeightStream::Acquire(ShardIndex expected) {
-  CHECK(!pending_.empty());
-  CHECK(pending_.front().shard == expected);
-  status_.Update(reader_->Wait(pending_.front()));
-  return ViewOf(expected, pending_.front().memory);
+int64_t WeightStream::RingBytes(size_t index) const {
+  return TransferBytes(reader_->EntryOf(placement_.streamed[index]).bytes);
 }
 
-void WeightStream::Release() {
-  CHECK(!pending_.empty());
-  CHECK(pending_.front().fence->is_complete());
-  pending_.pop_front();
-  ReadAhead();
+void WeightStream::Read(size_t index, int64_t host_offset, Fence* fence) {
+  reader_->Submit({placement_.streamed[index],
+                   host_ring_.bytes().subspan(static_cast<size_t>(host_offset),
+                                              static_cast<size_t>(RingBytes(index)))},
+                  fence);
 }
 
-void WeightStream::ReadAside(std::span<const ShardIndex> shards,
-                             const std::function<void(const WeightShardView&)>& use) {
-  std::vector<ShardTarget> targets;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    targets.push_back({shards[i], aside_.bytes().subspan(i % kAsideSlots * slot_bytes_, slot_bytes_)});
-  }
-  status_.Update(reader_->ReadEach(
-      targets, kAsideSlots,
-      [&](ShardIndex shard, std::span<const std::byte> stored) { use(ViewOf(shard, stored)); }));
+absl::Status WeightStream::Upload(size_t index, int64_t host_offset, int64_t device_offset) {
+  const ShardIndex shard = placement_.streamed[index];
+  const size_t bytes = StoredBytes(shard);
+  const std::span<const std::byte> from =
+      placement_.TierOf(shard) == Tier::kHost
+          ? resident_.HostShard(shard).first(bytes)
+          : std::span<const std::byte>(host_ring_.bytes())
+                .subspan(static_cast<size_t>(host_offset), bytes);
+  return device_.Upload(from,
+                        device_ring_.bytes().subspan(static_cast<size_t>(device_offset), bytes));
 }
 
-void WeightStream::ReadAhead() {
-  while (pending_.size() < order_.size()) {
-    const ShardIndex shard = order_[next_read_];
-    const std::span<std::byte> memory = Allocate(TransferBytes(reader_->EntryOf(shard).bytes));
-    if (memory.empty()) {
-      return;
+WeightShardView WeightStream::View(size_t index, int64_t offset) {
+  const ShardIndex shard = placement_.streamed[index];
+  const std::span<const std::byte> ring =
+      device_.unified_memory() ? host_ring_.bytes() : device_ring_.bytes();
+  return ViewOf(shard, ring.subspan(static_cast<size_t>(offset), StoredBytes(shard)));
+}
+
+absl::Status WeightStream::Name(size_t index, const absl::Status& status) const {
+  return reader_->Name(placement_.streamed[index], status);
+}
+
+absl::Status WeightStream::ReadAside(std::span<const ShardIndex> shards, const UploadNow& upload,
+                                     const std::function<void(const WeightShardView&)>& use) {
+  absl::Status status;
+  const auto use_stored = [&](ShardIndex shard, std::span<const std::byte> stored) {
+    if (!device_.unified_memory()) {
+      const std::span<std::byte> there = device_aside_.bytes().first(stored.size());
+      status.Update(upload(stored, there));
+      stored = there;
     }
-    pending_.push_back(reader_->Submit({shard, memory}));
-    next_read_ = (next_read_ + 1) % order_.size();
+    use(ViewOf(shard, stored));
+  };
+  // Stretches from disk are read together; those between come from the host's memory.
+  std::vector<ShardTarget> targets;
+  const auto read_targets = [&] {
+    status.Update(reader_->ReadEach(targets, kAsideSlots, use_stored));
+    targets.clear();
+  };
+  for (const ShardIndex shard : shards) {
+    if (placement_.TierOf(shard) == Tier::kHost) {
+      read_targets();
+      use_stored(shard, resident_.HostShard(shard).first(StoredBytes(shard)));
+    } else {
+      const size_t slot = targets.size() % kAsideSlots * slot_bytes_;
+      targets.push_back({shard, host_aside_.bytes().subspan(slot, slot_bytes_)});
+    }
   }
-}
-
-std::span<std::byte> WeightStream::Allocate(int64_t bytes) const {
-  const size_t size = static_cast<size_t>(bytes);
-  const std::span<std::byte> ring = ring_.bytes();
-  if (pending_.empty()) {
-    return ring.first(size);
-  }
-  const size_t oldest = static_cast<size_t>(pending_.front().memory.data() - ring.data());
-  const std::span<std::byte> youngest = pending_.back().memory;
-  const size_t end = static_cast<size_t>(youngest.data() - ring.data()) + youngest.size();
-  if (end <= oldest) {  // in use: all but [end, oldest)
-    return oldest - end >= size ? ring.subspan(end, size) : std::span<std::byte>();
-  }
-  if (ring.size() - end >= size) {
-    return ring.subspan(end, size);
-  }
-  return oldest >= size ? ring.first(size) : std::span<std::byte>();
+  read_targets();
+  return status;
 }
 
 WeightShardView WeightStream::ViewOf(ShardIndex shard, std::span<const std::byte> stored) {
@@ -107,7 +145,7 @@ WeightShardView WeightStream::ViewOf(ShardIndex shard, std::span<const std::byte
   if (LoadedDType(tensor.dtype, compute_type_) != tensor.dtype) {
     const size_t bytes = static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
     ExpandShard(tensor, shard.shard, compute_type_, stored, expanded_.bytes().first(bytes),
-                workers_);
+                device_.workers());
     data = expanded_.bytes().data();
   }
   return LoadedShardView(tensor, shard.shard, compute_type_, data);

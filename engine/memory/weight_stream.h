@@ -1,13 +1,12 @@
-// WeightStream: the weights that are not in memory, read from disk in the order in which every
-// sweep uses them, ahead of their use.
+// WeightStream: the memory that weights which are not on the device pass through, and how they get
+// there. When each of them is brought is decided elsewhere (schedule/sweep_steps).
 //
-// Shards lie in a ring: the oldest is in use, the ones behind it are there or on their way, and a
-// freed place is read into at once, also across the edge of a sweep.
+// A ring on the host holds shards from disk as they are stored. With unified memory ops read them
+// there; else a ring on the device takes them, and those that the host keeps, by upload.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -17,65 +16,85 @@
 #include "absl/status/statusor.h"
 
 #include "engine/memory/pool.h"
+#include "engine/memory/resident_weights.h"
 #include "engine/memory/shard_reader.h"
 #include "engine/memory/weight_placement.h"
 #include "engine/model/pack.h"
-#include "kernels/base/worker_pool.h"
+#include "kernels/device.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift {
 
 struct WeightStreamOptions {
   ComputeType compute_type = ComputeType::kF32;
-  // Of shards as stored, at least two of the largest. More hides more of a slow moment of the disk.
-  int64_t ring_bytes = 0;
+  // Of shards as stored. The host's: at least two of the largest; 0 where none come from disk. The
+  // device's: the same; 0 with unified memory.
+  int64_t host_ring_bytes = 0;
+  int64_t device_ring_bytes = 0;
   DiskQueueOptions disk;
 };
 
-// Used by one thread. The pack, the pool and the workers must outlive it.
-class WeightStream : public WeightAccess {
+// `index` counts placement.streamed. What it refers to must outlive it.
+class WeightStream {
  public:
-  // Bytes that Create takes from the pool, in its three buffers.
-  static int64_t MemoryBytes(const WeightPlacement& placement, int64_t ring_bytes);
+  // Copies to the device; OK when the bytes are there.
+  using UploadNow = std::function<absl::Status(std::span<const std::byte>, std::span<std::byte>)>;
 
-  // Begins to read. `workers` expand shards that ops cannot read as stored.
+  // Bytes that Create takes from the pools, in at most three buffers each. With unified memory the
+  // host's are all.
+  static int64_t HostBytes(const WeightPlacement& placement, const WeightStreamOptions& options);
+  static int64_t DeviceBytes(const WeightPlacement& placement, const WeightStreamOptions& options);
+
   // Errors: RESOURCE_EXHAUSTED (pool); as ShardReader::Create.
-  static absl::StatusOr<std::unique_ptr<WeightStream>> Create(const Pack& pack,
-                                                              const WeightPlacement& placement,
-                                                              const WeightStreamOptions& options,
-                                                              Pool& pool, WorkerPool& workers);
+  static absl::StatusOr<std::unique_ptr<WeightStream>> Create(
+      const Pack& pack, const WeightPlacement& placement, const ResidentWeights& resident,
+      const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device);
 
-  // In the order of placement.streamed, which begins again after its last. Waits for the disk.
-  WeightShardView Acquire(ShardIndex expected) override;
-  void Release() override;
-  void ReadAside(std::span<const ShardIndex> shards,
-                 const std::function<void(const WeightShardView&)>& use) override;
+  size_t num_shards() const { return placement_.streamed.size(); }
+  ShardIndex shard(size_t index) const { return placement_.streamed[index]; }
+  // Bytes of a shard's place in a ring.
+  int64_t RingBytes(size_t index) const;
+  // Begins to read a shard into the host's ring. From one thread; the fence is completed with the
+  // status of the transfer, which must be OK before the shard is used.
+  void Read(size_t index, int64_t host_offset, Fence* fence);
+  // Copies a shard, from the host's ring or from where the host keeps it, into the device's ring.
+  // From one thread.
+  absl::Status Upload(size_t index, int64_t host_offset, int64_t device_offset);
+  // A shard as ops read it, at its place in the ring that they read. Valid until the next call for
+  // a shard that is stored in another form than ops read.
+  WeightShardView View(size_t index, int64_t offset);
+  // Adds tensor and shard to what went wrong with one.
+  absl::Status Name(size_t index, const absl::Status& status) const;
 
-  // The first fault: a shard that could not be read or whose checksum differs. From then on what
-  // Acquire returns is memory without meaning.
-  const absl::Status& status() const { return status_; }
+  // Shards that are not next (tables of which rows are needed, experts, a second look at the head):
+  // hands them to `use` one by one, in order. Waits for the disk. After an error what `use` gets is
+  // memory without meaning.
+  absl::Status ReadAside(std::span<const ShardIndex> shards, const UploadNow& upload,
+                         const std::function<void(const WeightShardView&)>& use);
+
   const ShardReader& reader() const { return *reader_; }
 
  private:
-  WeightStream(std::vector<ShardIndex> order, ComputeType compute_type, WorkerPool& workers);
-  // Reads into the ring as far as it is free.
-  void ReadAhead();
-  // Free memory of the ring for `bytes`, or empty.
-  std::span<std::byte> Allocate(int64_t bytes) const;
-  // A shard as ops read it, of its stored bytes or of expanded_.
+  WeightStream(const WeightPlacement& placement, const ResidentWeights& resident,
+               ComputeType compute_type, Device& device);
+  // A shard as ops read it, of its stored bytes on the device or of expanded_.
   WeightShardView ViewOf(ShardIndex shard, std::span<const std::byte> stored);
+  size_t StoredBytes(ShardIndex shard) const {
+    return static_cast<size_t>(reader_->EntryOf(shard).bytes);
+  }
 
-  const std::vector<ShardIndex> order_;
+  const WeightPlacement& placement_;
+  const ResidentWeights& resident_;
   const ComputeType compute_type_;
-  WorkerPool& workers_;
-  Buffer ring_;
-  Buffer aside_;
-  Buffer expanded_;
-  size_t slot_bytes_ = 0;  // of aside_
-  absl::Status status_;
-  std::deque<PendingShard> pending_;  // oldest first: the one in use, or to be used next
-  size_t next_read_ = 0;              // in order_
-  // Destroyed first: completes the fences of what is pending, which no longer writes memory then.
+  Device& device_;
+  Buffer host_ring_;
+  Buffer device_ring_;
+  Buffer host_aside_;
+  Buffer device_aside_;    // one shard
+  Buffer expanded_;        // one shard, on the device
+  size_t slot_bytes_ = 0;  // of host_aside_
+  // Destroyed first: completes the fences of what is on its way, which writes no memory any more
+  // then.
   std::unique_ptr<ShardReader> reader_;
 };
 

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace nightshift {
 namespace {
@@ -30,7 +31,7 @@ struct Fixture {
   explicit Fixture(int64_t num_pages, const std::string& kinds = "fff", int64_t window = 0)
       : layers(Layers(kinds, window)),
         pool("host", KvCache::PageBytes(kLayout, layers) * num_pages),
-        cache(KvCache::Create(pool, kLayout, layers, num_pages).value()) {}
+        cache(KvCache::Create(pool, pool, "", kLayout, layers, {.device = num_pages}).value()) {}
 
   KvLayers layers;
   Pool pool;
@@ -38,13 +39,13 @@ struct Fixture {
 };
 
 // The pages of every layer for stretches [first, last) of a table; null ones are left out.
-std::set<std::byte*> PagesOf(const PageTable& table, int64_t num_layers, int64_t first,
-                             int64_t last) {
+std::set<std::byte*> PagesOf(const KvCache& cache, const PageTable& table, int64_t num_layers,
+                             int64_t first, int64_t last) {
   std::set<std::byte*> pages;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     for (int64_t stretch = first; stretch < last; ++stretch) {
-      if (table.Page(layer, stretch) != nullptr) {
-        pages.insert(table.Page(layer, stretch));
+      if (const auto id = table.PageId(layer, stretch); id.has_value()) {
+        pages.insert(cache.Page(cache.layers().place(layer).slot, *id));
       }
     }
   }
@@ -73,8 +74,9 @@ TEST(KvCacheTest, PagesOfAllLayersAndIdsAreApartAndAligned) {
 TEST(KvCacheTest, CountsTheWholeArenaAgainstThePool) {
   Fixture fixture(5);
   EXPECT_EQ(fixture.pool.free_bytes(), 0);
-  EXPECT_THAT(KvCache::Create(fixture.pool, kLayout, fixture.layers, 1),
-              StatusIs(absl::StatusCode::kResourceExhausted, "kv pages"));
+  EXPECT_THAT(
+      KvCache::Create(fixture.pool, fixture.pool, "", kLayout, fixture.layers, {.device = 1}),
+      StatusIs(absl::StatusCode::kResourceExhausted, "kv pages"));
 }
 
 TEST(PageTableTest, GrowsByWholePages) {
@@ -107,8 +109,8 @@ TEST(PageTableTest, GivesItsPagesBackAndNoPageHasTwoOwners) {
     PageTable second(*fixture.cache);
     ASSERT_OK(first.Grow(64));
     ASSERT_OK(second.Grow(64));
-    std::set<std::byte*> pages = PagesOf(first, 3, 0, 2);
-    pages.merge(PagesOf(second, 3, 0, 2));
+    std::set<std::byte*> pages = PagesOf(*fixture.cache, first, 3, 0, 2);
+    pages.merge(PagesOf(*fixture.cache, second, 3, 0, 2));
     EXPECT_EQ(pages.size(), 4U * 3U);
     first.Clear();
     EXPECT_EQ(fixture.cache->free_pages(), 2);
@@ -127,9 +129,9 @@ TEST(PageTableTest, KeepsPagesOfTheWindowOnlyWhereAllLayersSlide) {
     const int64_t first = std::max<int64_t>(0, position - 38) / 32;
     EXPECT_EQ(table.num_pages(), position / 32 + 1 - first) << position;
     EXPECT_LE(table.num_pages(), 3);
-    ASSERT_NE(table.Page(1, position / 32), nullptr);
+    ASSERT_NE(table.PageId(1, position / 32), std::nullopt);
   }
-  EXPECT_EQ(table.Page(0, 0), nullptr);
+  EXPECT_EQ(table.PageId(0, 0), std::nullopt);
   EXPECT_EQ(table.num_stretches(), 32);
   table.Clear();
   EXPECT_EQ(fixture.cache->free_pages(), 4);
@@ -143,16 +145,16 @@ TEST(PageTableTest, LayersOfBothKindsDrawOnOnePoolAndNoPageHasTwoOwners) {
   PageTable table(*fixture.cache);
   ASSERT_OK(table.Grow(4 * 32));
   EXPECT_EQ(table.num_pages(), 24);
-  EXPECT_EQ(PagesOf(table, 6, 0, 4).size(), 24U);
+  EXPECT_EQ(PagesOf(*fixture.cache, table, 6, 0, 4).size(), 24U);
   table.DropBehind(4 * 32);  // sees positions 97 to 128
   EXPECT_EQ(table.num_pages(), 4 + 5);
   EXPECT_EQ(fixture.cache->free_pages(), 60 - 9);
-  EXPECT_EQ(table.Page(0, 2), nullptr);
-  EXPECT_NE(table.Page(3, 0), nullptr);
+  EXPECT_EQ(table.PageId(0, 2), std::nullopt);
+  EXPECT_NE(table.PageId(3, 0), std::nullopt);
   PageTable other(*fixture.cache);
   ASSERT_OK(other.Grow(8 * 32));
-  std::set<std::byte*> pages = PagesOf(other, 6, 0, 8);
-  pages.merge(PagesOf(table, 6, 0, 4));
+  std::set<std::byte*> pages = PagesOf(*fixture.cache, other, 6, 0, 8);
+  pages.merge(PagesOf(*fixture.cache, table, 6, 0, 4));
   EXPECT_EQ(pages.size(), 48U + 9U);
 }
 
@@ -162,7 +164,7 @@ TEST(PageTableTest, LayersShareAnIdAsFarAsBothKindsAllow) {
   PageTable table(*fixture.cache);
   ASSERT_OK(table.Grow(64));
   EXPECT_EQ(table.num_pages(), 4);
-  EXPECT_EQ(PagesOf(table, 8, 0, 2).size(), 16U);
+  EXPECT_EQ(PagesOf(*fixture.cache, table, 8, 0, 2).size(), 16U);
 }
 
 // The first `count` of them.
@@ -192,7 +194,7 @@ TEST(PageTableTest, ATakenPageCountsOnceAndIsFreeWhenTheLastLetsItGo) {
   ASSERT_EQ(second.CountTakeable(Pointers(offered)), 3);
   second.Take(Pointers(offered));
   EXPECT_EQ(fixture.cache->free_pages(), 3);
-  EXPECT_EQ(PagesOf(second, 3, 0, 3), PagesOf(first, 3, 0, 3));
+  EXPECT_EQ(PagesOf(*fixture.cache, second, 3, 0, 3), PagesOf(*fixture.cache, first, 3, 0, 3));
   ASSERT_OK(second.Grow(4 * 32));
   EXPECT_EQ(second.num_pages(), 4);
   std::vector<bool> seen(6, false);
@@ -210,7 +212,7 @@ TEST(PageTableTest, OfferedPagesCanBeTakenUntilTheyAreGivenToSomebodyElse) {
   PageTable first(*fixture.cache);
   ASSERT_OK(first.Grow(4 * 32));
   const std::vector<OfferedStretch> offered = OfferAll(first);
-  const std::set<std::byte*> pages = PagesOf(first, 3, 0, 2);
+  const std::set<std::byte*> pages = PagesOf(*fixture.cache, first, 3, 0, 2);
   first.Clear();
   EXPECT_EQ(fixture.cache->free_pages(), 6);
   PageTable other(*fixture.cache);
@@ -218,7 +220,7 @@ TEST(PageTableTest, OfferedPagesCanBeTakenUntilTheyAreGivenToSomebodyElse) {
   PageTable second(*fixture.cache);
   ASSERT_EQ(second.CountTakeable(Pointers(offered)), 2);
   second.Take(Pointers(offered, 2));
-  EXPECT_EQ(PagesOf(second, 3, 0, 2), pages);
+  EXPECT_EQ(PagesOf(*fixture.cache, second, 3, 0, 2), pages);
   EXPECT_EQ(fixture.cache->free_pages(), 0);
   EXPECT_THAT(second.Grow(3 * 32), StatusIs(absl::StatusCode::kResourceExhausted, "free 0"));
   second.Clear();
@@ -241,8 +243,8 @@ TEST(PageTableTest, TakesOfSlidingLayersWhatTheNextPositionSees) {
   second.Take(Pointers(offered));
   EXPECT_EQ(second.num_pages(), first.num_pages());
   EXPECT_EQ(second.num_pages(), 6 + 2);  // sees positions 153 to 192
-  EXPECT_EQ(second.Page(0, 3), nullptr);
-  EXPECT_EQ(second.Page(0, 4), first.Page(0, 4));
+  EXPECT_EQ(second.PageId(0, 3), std::nullopt);
+  EXPECT_EQ(second.PageId(0, 4), first.PageId(0, 4));
   second.DropBehind(7 * 32);
   second.Clear();
   PageTable other(*fixture.cache);
@@ -276,6 +278,56 @@ TEST(KvLayersTest, ASequenceNeverHoldsMoreThanItsNeeds) {
       }
     }
   }
+}
+
+// 4 pages on the device, 4 on the host, 8 on disk.
+TEST(KvTiersTest, ARequestKeepsToOneTierAsLongAsThatHasPages) {
+  const KvLayers layers = Layers("ff", 0);
+  const int64_t page_bytes = KvCache::PageBytes(kLayout, layers);
+  Pool device("device", 4 * page_bytes);
+  Pool host("host", 4 * page_bytes);
+  TemporaryFolder folder;
+  ASSERT_OK_AND_ASSIGN(const auto cache,
+                       KvCache::Create(device, host, folder.path(), kLayout, layers, {4, 4, 8}));
+  EXPECT_EQ(cache->file()->bytes(), 8 * page_bytes);
+  const auto tiers_of = [&](const PageTable& table) {
+    std::vector<Tier> tiers;
+    for (int64_t stretch = 0; stretch < table.num_stretches(); ++stretch) {
+      tiers.push_back(cache->TierOf(table.PageId(0, stretch).value()));
+    }
+    return tiers;
+  };
+  PageTable first(*cache);
+  PageTable second(*cache);
+  PageTable third(*cache);
+  EXPECT_OK(first.Grow(3 * kPagePositions));
+  EXPECT_OK(second.Grow(3 * kPagePositions));
+  EXPECT_OK(third.Grow(3 * kPagePositions));
+  EXPECT_EQ(tiers_of(first), std::vector<Tier>(3, Tier::kDevice));
+  EXPECT_EQ(tiers_of(second), std::vector<Tier>(3, Tier::kHost));
+  EXPECT_EQ(tiers_of(third), std::vector<Tier>(3, Tier::kDisk));
+  EXPECT_OK(first.Grow(6 * kPagePositions));  // one more on the device, then where most is free
+  EXPECT_EQ(tiers_of(first)[3], Tier::kDevice);
+  EXPECT_EQ(tiers_of(first)[4], Tier::kDisk);
+  EXPECT_EQ(cache->free_pages(), 4);
+}
+
+TEST(KvTiersTest, PagesOnDiskLieApartByLayerAndId) {
+  const KvLayers layers = Layers("fff", 0);
+  Pool pool("host", 4096);
+  TemporaryFolder folder;
+  ASSERT_OK_AND_ASSIGN(const auto cache,
+                       KvCache::Create(pool, pool, folder.path(), kLayout, layers, {.disk = 5}));
+  std::set<int64_t> offsets;
+  for (int64_t slot = 0; slot < 3; ++slot) {
+    for (int32_t id = 0; id < 5; ++id) {
+      const int64_t offset = cache->DiskOffset(slot, id);
+      EXPECT_EQ(offset % kDiskAlignment, 0);
+      EXPECT_LE(offset + kLayout.page_bytes(), cache->file()->bytes());
+      offsets.insert(offset / kLayout.page_bytes());
+    }
+  }
+  EXPECT_EQ(offsets.size(), 15U);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class PrefixTreeTest : public testing::Test {
 
   PrefixTreeTest()
       : pool_("host", int64_t{1} << 24),
-        cache_(KvCache::Create(pool_, kLayout, OneLayer(), 100).value()),
+        cache_(KvCache::Create(pool_, pool_, "", kLayout, OneLayer(), {.device = 100}).value()),
         tree_(std::make_unique<PrefixTree>(*cache_)) {}
 
   // As the engine does at an edge. Returns whether the request waits.
@@ -81,7 +81,7 @@ TEST_F(PrefixTreeTest, TheYoungerWaitsForTheOlderAndTakesWhatItComputed) {
   EXPECT_FALSE(Edge(second));
   EXPECT_EQ(second.computed, 96);
   EXPECT_EQ(cache_->free_pages(), 100 - 5);
-  EXPECT_EQ(second.pages.Page(0, 2), first.pages.Page(0, 2));
+  EXPECT_EQ(second.pages.PageId(0, 2), first.pages.PageId(0, 2));
 }
 
 TEST_F(PrefixTreeTest, LessThan64TokensInCommonAreNothing) {

@@ -59,8 +59,8 @@ PackManifest Model(bool tied_head) {
   return manifest;
 }
 
-std::map<std::string, int64_t> StreamedShards(const PackManifest& manifest,
-                                              const WeightPlacement& placement) {
+std::map<std::string, int64_t> CountStreamed(const PackManifest& manifest,
+                                             const WeightPlacement& placement) {
   std::map<std::string, int64_t> shards;
   for (const ShardIndex& shard : placement.streamed) {
     const std::string& name = manifest.tensors[shard.tensor].name;
@@ -72,19 +72,21 @@ std::map<std::string, int64_t> StreamedShards(const PackManifest& manifest,
 TEST(WeightPlacementTest, KeepsEverythingThatFits) {
   const PackManifest manifest = Model(false);
   const int64_t all = 52 * kShardBytes + 4 * 4096;
-  const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kBF16, all);
-  EXPECT_TRUE(placement.all_resident());
-  EXPECT_EQ(placement.resident_bytes, all);
+  const WeightPlacement placement =
+      PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = all});
+  EXPECT_TRUE(placement.all_on_device());
+  EXPECT_EQ(placement.device_bytes, all);
   EXPECT_TRUE(placement.streamed.empty());
-  EXPECT_FALSE(PlaceWeights(manifest, ComputeType::kBF16, all - 1).all_resident());
+  EXPECT_FALSE(
+      PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = all - 1}).all_on_device());
 }
 
 TEST(WeightPlacementTest, StreamsEveryMatrixInTheOrderOfASweep) {
   const PackManifest manifest = Model(false);
-  const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kBF16, 0);
-  EXPECT_EQ(placement.resident_bytes, 4 * 4096);
+  const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = 0});
+  EXPECT_EQ(placement.device_bytes, 4 * 4096);
   EXPECT_EQ(placement.streamed.size(), 46U);  // all but the embedding
-  EXPECT_EQ(placement.streamed_bytes, 46 * kShardBytes);
+  EXPECT_EQ(placement.streamed_disk_bytes, 46 * kShardBytes);
   EXPECT_EQ(placement.max_stored_bytes, kShardBytes);
   EXPECT_EQ(placement.max_expanded_bytes, 0);
   EXPECT_TRUE(std::is_sorted(placement.streamed.begin(), placement.streamed.end(),
@@ -100,10 +102,11 @@ TEST(WeightPlacementTest, GivesEveryLayerTheSameShareWithinTheBudget) {
   const PackManifest manifest = Model(false);
   for (const int64_t budget_mib : {1, 7, 20, 26, 39, 51}) {
     const int64_t budget = budget_mib * kShardBytes + 4 * 4096;
-    const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kBF16, budget);
-    EXPECT_LE(placement.resident_bytes, budget);
-    EXPECT_GE(placement.resident_bytes, budget - kShardBytes);
-    auto shards = StreamedShards(manifest, placement);
+    const WeightPlacement placement =
+        PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = budget});
+    EXPECT_LE(placement.device_bytes, budget);
+    EXPECT_GE(placement.device_bytes, budget - kShardBytes);
+    auto shards = CountStreamed(manifest, placement);
     for (int64_t layer = 0; layer < 4; ++layer) {
       const double expected = 10.0 * static_cast<double>(52 - budget_mib) / 52.0;
       EXPECT_NEAR(static_cast<double>(shards["layers." + std::to_string(layer)]), expected, 1.0)
@@ -116,23 +119,26 @@ TEST(WeightPlacementTest, GivesEveryLayerTheSameShareWithinTheBudget) {
 TEST(WeightPlacementTest, KeepsATiedEmbeddingFirstAndReadsItLast) {
   const PackManifest manifest = Model(true);
   const WeightPlacement kept =
-      PlaceWeights(manifest, ComputeType::kBF16, 6 * kShardBytes + 4 * 4096);
-  EXPECT_EQ(StreamedShards(manifest, kept)["embed"], 0);
+      PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = 6 * kShardBytes + 4 * 4096});
+  EXPECT_EQ(CountStreamed(manifest, kept)["embed"], 0);
   EXPECT_EQ(kept.streamed.size(), 40U);
-  const WeightPlacement streamed = PlaceWeights(manifest, ComputeType::kBF16, 5 * kShardBytes);
-  EXPECT_GT(StreamedShards(manifest, streamed)["embed"], 0);
+  const WeightPlacement streamed =
+      PlaceWeights(manifest, ComputeType::kBF16, {.device_bytes = 5 * kShardBytes});
+  EXPECT_GT(CountStreamed(manifest, streamed)["embed"], 0);
   EXPECT_EQ(streamed.streamed.back().tensor, 0U);
 }
 
 TEST(WeightPlacementTest, CountsWhatMustBeExpanded) {
   const PackManifest manifest = Model(false);
-  const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kF32, 0);
+  const WeightPlacement placement = PlaceWeights(manifest, ComputeType::kF32, {.device_bytes = 0});
   EXPECT_EQ(placement.max_expanded_bytes, 0);  // f32 reads bf16 weights as they are
   PackManifest floats = manifest;
   floats.tensors[2].dtype = DType::kF32;
   floats.tensors[2].shards[0].bytes = 2 * kShardBytes;
-  EXPECT_EQ(PlaceWeights(floats, ComputeType::kBF16, 0).max_expanded_bytes, kShardBytes);
-  EXPECT_EQ(PlaceWeights(floats, ComputeType::kBF16, 0).max_stored_bytes, 2 * kShardBytes);
+  EXPECT_EQ(PlaceWeights(floats, ComputeType::kBF16, {.device_bytes = 0}).max_expanded_bytes,
+            kShardBytes);
+  EXPECT_EQ(PlaceWeights(floats, ComputeType::kBF16, {.device_bytes = 0}).max_stored_bytes,
+            2 * kShardBytes);
 }
 
 }  // namespace

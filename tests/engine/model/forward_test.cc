@@ -37,12 +37,14 @@ class World {
       : device_(std::move(device)),
         pack_(Pack::Open(TinyPack(model)).value()),
         pool_("host", int64_t{64} << 20),
-        weights_(ResidentWeights::Load(*pack_,
-                                       PlaceWeights(pack_->manifest(), compute_type, INT64_MAX),
-                                       compute_type, {}, pool_, device_->workers())
+        weights_(ResidentWeights::Load(
+                     *pack_,
+                     PlaceWeights(pack_->manifest(), compute_type, {.device_bytes = INT64_MAX / 2}),
+                     compute_type, {}, pool_, pool_, *device_)
                      .value()),
-        cache_(KvCache::Create(pool_, KvLayoutOf(config(), compute_type), KvLayers(config()),
-                               4 * KvLayers(config()).ids_per_stretch())
+        cache_(KvCache::Create(pool_, pool_, "", KvLayoutOf(config(), compute_type),
+                               KvLayers(config()),
+                               {.device = 4 * KvLayers(config()).ids_per_stretch()})
                    .value()),
         ops_(device_->ops(compute_type)),
         host_ops_(device_->host_ops(compute_type)),
@@ -61,16 +63,19 @@ class World {
   Forward& forward() { return forward_; }
   Ops& ops() { return ops_; }
   Ops& host_ops() { return host_ops_; }
-  const PageTable& pages(size_t sequence) const { return *tables_[sequence]; }
+  std::byte* page(size_t sequence, int64_t layer, int64_t stretch) const {
+    return cache_->Page(cache_->layers().place(layer).slot,
+                        tables_[sequence]->PageId(layer, stretch).value());
+  }
 
   // The pages of both sequences at all layers.
   std::vector<std::byte> PageBytes() const {
     std::vector<std::byte> bytes;
-    for (const auto& table : tables_) {
+    for (size_t sequence = 0; sequence < tables_.size(); ++sequence) {
       for (int64_t layer = 0; layer < config().num_layers; ++layer) {
-        for (int64_t stretch = 0; stretch < table->num_stretches(); ++stretch) {
-          const std::byte* page = table->Page(layer, stretch);
-          bytes.insert(bytes.end(), page, page + cache_->layout().page_bytes());
+        for (int64_t stretch = 0; stretch < tables_[sequence]->num_stretches(); ++stretch) {
+          const std::byte* bytes_of_page = page(sequence, layer, stretch);
+          bytes.insert(bytes.end(), bytes_of_page, bytes_of_page + cache_->layout().page_bytes());
         }
       }
     }
@@ -98,7 +103,7 @@ class BatchOf {
     for (const Part& part : parts) {
       pages_.emplace_back();
       for (int64_t i = 0; i < PagesFor(part.first_position + part.count); ++i) {
-        pages_.back().push_back(world.pages(part.sequence).Page(layer, i));
+        pages_.back().push_back(world.page(part.sequence, layer, i));
       }
       spans_.push_back({.first_row = num_rows(),
                         .num_rows = part.count,
@@ -165,8 +170,7 @@ Result RunLayers(World& world) {
 }
 
 std::span<std::byte> BytesOf(float* first, float* last) {
-  return std::as_writable_bytes(
-      std::span(first, static_cast<size_t>(last - first)));
+  return std::as_writable_bytes(std::span(first, static_cast<size_t>(last - first)));
 }
 
 // As an executor of a discrete device goes about it: both batches begin before one is mixed, and
