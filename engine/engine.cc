@@ -40,7 +40,7 @@ absl::Status EngineOptions::Validate() const {
   if (prompt_chunk_tokens < 0) {
     return TooSmall("prompt_chunk_tokens", prompt_chunk_tokens, 0);
   }
-  return absl::OkStatus();
+  return tiers.Validate();
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {

@@ -20,6 +20,8 @@
 #include "engine/io/disk_queue.h"
 #include "engine/memory/kv_layers.h"
 #include "engine/sampling/sampling_params.h"
+#include "engine/schedule/timeline.h"
+#include "engine/tier_options.h"
 #include "kernels/dtype.h"
 
 namespace nightshift {
@@ -41,7 +43,8 @@ struct EngineOptions {
   // activations.
   int64_t max_sweep_tokens = 2048;
   // Tokens that a layer computes at one time (a batch): bounds scratch, so that it stays in caches.
-  // Where weights are streamed a sweep is one batch, so that each shard is done with when it is used.
+  // Where weights are streamed a sweep is one batch, so that each shard is done with when it is
+  // used.
   int64_t max_batch_tokens = 512;
   // Most prompt tokens of one request in a sweep; 0: no chunking beyond max_sweep_tokens.
   int64_t prompt_chunk_tokens = 512;
@@ -50,6 +53,7 @@ struct EngineOptions {
   // Whether requests that begin alike (64 tokens and more) compute that part once and share its
   // pages. Changes no token.
   bool share_prefixes = true;
+  TierOptions tiers;
 
   absl::Status Validate() const;
 };
@@ -63,8 +67,9 @@ struct EngineInfo {
   int64_t vocabulary = 0;
   int64_t max_block_requests = 0;
   int64_t kv_budget_pages = 0;
-  KvPageNeeds kv_needs;  // pages that a request takes of those
-  int64_t weight_bytes = 0;           // in memory
+  KvPageNeeds kv_needs;               // pages that a request takes of those
+  int64_t weight_bytes = 0;           // on the device
+  int64_t host_weight_bytes = 0;      // beside it, uploaded in every sweep
   int64_t streamed_weight_bytes = 0;  // read from disk in every sweep
   int64_t kv_budget_bytes = 0;
 };
@@ -113,6 +118,7 @@ struct SweepResult {
   int64_t prompt_tokens = 0;  // computed in this sweep
   int64_t shared_tokens = 0;  // of prompts, taken from others before this sweep
   int64_t output_tokens = 0;  // sampled in this sweep
+  SweepTimes times;
   // Requests sent back because KV pages ran out (youngest first); admit them again later.
   std::vector<EngineRequest> evicted;
 };
@@ -120,10 +126,12 @@ struct SweepResult {
 // What an engine has used since Create.
 struct EngineUsage {
   int64_t disk_read_bytes = 0;
-  int64_t disk_busy_us = 0;  // during which at least one read was on its way
-  int64_t disk_wait_us = 0;  // during which computing stood still for the disk
-  int64_t memory_bytes = 0;  // taken from the budget
-  int64_t kv_pages = 0;      // that held requests use at this moment
+  int64_t disk_busy_us = 0;         // during which at least one read was on its way
+  int64_t disk_wait_us = 0;         // during which computing stood still for the disk
+  int64_t memory_bytes = 0;         // taken from the budget
+  int64_t device_memory_bytes = 0;  // of a device with memory of its own, from its budget
+  int64_t kv_pages = 0;             // that held requests use at this moment
+  SweepTimes times;                 // of all sweeps
 };
 
 class Engine {
@@ -146,6 +154,8 @@ class Engine {
   // Drops requests (cancelled): their pages are free at once. Unknown ids are skipped.
   virtual void Retire(const std::vector<uint64_t>& ids) = 0;
   virtual int64_t num_held() const = 0;
+  // When the steps of the last sweeps were issued, began and ended.
+  virtual std::vector<StepTimes> Timeline() const = 0;
 };
 
 }  // namespace nightshift

@@ -50,9 +50,14 @@ std::string DescribeDevice(const Device& device, const WeightStream* stream,
     return device.description();
   }
   constexpr double kMiB = 1 << 20;
-  return absl::StrFormat("%s; weights: %.0f MiB in memory, %.0f MiB a sweep from disk by %s",
-                         device.description(), static_cast<double>(weights.resident_bytes) / kMiB,
-                         static_cast<double>(weights.streamed_bytes) / kMiB,
+  const std::string on_host =
+      weights.host_bytes == 0
+          ? ""
+          : absl::StrFormat(", %.0f MiB a sweep from the host",
+                            static_cast<double>(weights.streamed_host_bytes) / kMiB);
+  return absl::StrFormat("%s; weights: %.0f MiB in memory%s, %.0f MiB a sweep from disk by %s",
+                         device.description(), static_cast<double>(weights.device_bytes) / kMiB,
+                         on_host, static_cast<double>(weights.streamed_disk_bytes) / kMiB,
                          DiskBackendName(stream->reader().backend()));
 }
 
@@ -60,54 +65,84 @@ std::string DescribeDevice(const Device& device, const WeightStream* stream,
 
 absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
-  ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(options, *pack));
-  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, std::move(pack)));
-  RETURN_IF_ERROR(engine->CreateParts(plan));
+  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, *pack));
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, std::move(pack), std::move(plan)));
+  RETURN_IF_ERROR(engine->CreateParts());
   const ModelConfig& config = engine->config_;
+  const WeightPlacement& weights = engine->plan_.weights;
   const KvCache& cache = *engine->cache_;
   const int64_t page_bytes = KvCache::PageBytes(cache.layout(), cache.layers());
   engine->info_ = {
       .model_digest = absl::StrCat(absl::Hex(engine->pack_->manifest().digest, absl::kZeroPad16)),
       .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/device"),
-      .device = DescribeDevice(*engine->device_, engine->stream_.get(), plan.weights),
+      .device = DescribeDevice(*engine->device_, engine->stream_.get(), weights),
       .context_tokens = config.context_tokens,
       .vocabulary = config.vocabulary,
       .max_block_requests = options.max_block_requests,
-      .kv_budget_pages = plan.kv_pages,
+      .kv_budget_pages = cache.num_pages(),
       .kv_needs = cache.layers().Needs(LongestSpan(options)),
-      .weight_bytes = plan.weights.resident_bytes,
-      .streamed_weight_bytes = plan.weights.streamed_bytes,
-      .kv_budget_bytes = plan.kv_pages * page_bytes};
+      .weight_bytes = weights.device_bytes,
+      .host_weight_bytes = weights.host_bytes,
+      .streamed_weight_bytes = weights.streamed_disk_bytes,
+      .kv_budget_bytes = cache.num_pages() * page_bytes};
   return engine;
 }
 
-LocalEngine::LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack)
+LocalEngine::LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack, MemoryPlan plan)
     : options_(options),
       pack_(std::move(pack)),
       config_(pack_->manifest().config),
-      pool_("host", options.memory_budget_bytes) {}
+      plan_(std::move(plan)),
+      host_pool_("host", options.memory_budget_bytes) {}
 
-absl::Status LocalEngine::CreateParts(const MemoryPlan& plan) {
-  DiskQueueOptions disk;
-  disk.backend = options_.disk_backend;
-  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*pack_));
-  ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
-  ASSIGN_OR_RETURN(weights_, ResidentWeights::Load(*pack_, plan.weights, options_.compute_type,
-                                                   disk, pool_, device_->workers()));
-  if (!plan.weights.all_resident()) {
-    ASSIGN_OR_RETURN(stream_, WeightStream::Create(*pack_, plan.weights,
-                                                   {.compute_type = options_.compute_type,
-                                                    .ring_bytes = plan.ring_bytes,
-                                                    .disk = disk},
-                                                   pool_, device_->workers()));
+absl::Status LocalEngine::CreateDevice() {
+  const TierOptions& tiers = options_.tiers;
+  if (tiers.unified_memory()) {
+    ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
+    return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(cache_, KvCache::Create(pool_, KvLayoutOf(config_, options_.compute_type),
-                                           KvLayers(config_), plan.kv_pages));
+  own_device_pool_ = std::make_unique<Pool>("device", tiers.device_budget_bytes);
+  ASSIGN_OR_RETURN(device_,
+                   CreateDiscreteCpuDevice({.num_threads = options_.num_threads,
+                                            .upload_bytes_per_s = tiers.upload_bytes_per_s,
+                                            .download_bytes_per_s = tiers.download_bytes_per_s,
+                                            .flops_per_s = tiers.device_flops_per_s},
+                                           clock_));
+  return absl::OkStatus();
+}
+
+absl::Status LocalEngine::CreateParts() {
+  const WeightStreamOptions stream_options = plan_.stream_options(options_);
+  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*pack_));
+  RETURN_IF_ERROR(CreateDevice());
+  Pool& device_pool = own_device_pool_ == nullptr ? host_pool_ : *own_device_pool_;
+  ASSIGN_OR_RETURN(weights_,
+                   ResidentWeights::Load(*pack_, plan_.weights, options_.compute_type,
+                                         stream_options.disk, device_pool, host_pool_, *device_));
+  StreamShape shape;
+  if (!plan_.weights.all_on_device()) {
+    ASSIGN_OR_RETURN(stream_, WeightStream::Create(*pack_, plan_.weights, *weights_, stream_options,
+                                                   device_pool, host_pool_, *device_));
+    shape.shards = StreamedShards(pack_->manifest(), plan_.weights);
+    shape.host_ring_bytes = plan_.host_ring_bytes;
+    shape.device_ring_bytes = plan_.device_ring_bytes;
+  }
+  ASSIGN_OR_RETURN(cache_, KvCache::Create(device_pool, host_pool_, options_.tiers.spill_folder,
+                                           KvLayoutOf(config_, options_.compute_type),
+                                           KvLayers(config_), plan_.kv_pages));
   prefixes_ = std::make_unique<PrefixTree>(*cache_);
-  max_batch_tokens_ = plan.executor.max_batch_tokens;
-  ASSIGN_OR_RETURN(executor_, Executor::Create(config_, weights_->weights(), stream_.get(),
-                                               *cache_, device_->ops(options_.compute_type),
-                                               plan.executor, pool_));
+  ASSIGN_OR_RETURN(executor_, Executor::Create({.config = config_,
+                                                .weights = weights_->weights(),
+                                                .stream = stream_.get(),
+                                                .stream_shape = std::move(shape),
+                                                .cache = *cache_,
+                                                .device = *device_,
+                                                .compute_type = options_.compute_type,
+                                                .device_pool = device_pool,
+                                                .host_pool = host_pool_,
+                                                .spill_folder = options_.tiers.spill_folder,
+                                                .disk = stream_options.disk},
+                                               plan_.executor));
   return absl::OkStatus();
 }
 
@@ -152,15 +187,18 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
 absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) const {
   constexpr int kSmallNumbers = 0x3c;  // about 0.01 in bf16 and in f32
   if (num_tokens >= sequence.known_tokens()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("admit request ", sequence.id, ": synthetic context of ", num_tokens,
-                     " tokens, known are ", sequence.known_tokens(), ", of which one must be left"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "admit request ", sequence.id, ": synthetic context of ", num_tokens, " tokens, known are ",
+        sequence.known_tokens(), ", of which one must be left"));
   }
   RETURN_IF_ERROR(sequence.pages.Grow(num_tokens));
   for (int64_t stretch = 0; stretch < sequence.pages.num_stretches(); ++stretch) {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-      std::memset(sequence.pages.Page(layer, stretch), kSmallNumbers,
-                  static_cast<size_t>(cache_->layout().page_bytes()));
+      const std::optional<int32_t> id = sequence.pages.PageId(layer, stretch);
+      if (id.has_value() && cache_->TierOf(*id) != Tier::kDisk) {  // what was never written is 0
+        std::memset(cache_->Page(cache_->layers().place(layer).slot, *id), kSmallNumbers,
+                    static_cast<size_t>(cache_->layout().page_bytes()));
+      }
     }
   }
   Advance(sequence, num_tokens);
@@ -169,14 +207,18 @@ absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) 
 
 EngineUsage LocalEngine::Usage() const {
   EngineUsage usage;
-  usage.memory_bytes = pool_.budget_bytes() - pool_.free_bytes();
+  usage.memory_bytes = host_pool_.budget_bytes() - host_pool_.free_bytes();
+  if (own_device_pool_ != nullptr) {
+    usage.device_memory_bytes = own_device_pool_->budget_bytes() - own_device_pool_->free_bytes();
+  }
   usage.kv_pages = cache_->num_pages() - cache_->free_pages();
   if (stream_ != nullptr) {
     const TransferCounts counts = stream_->reader().counts();
     usage.disk_read_bytes = counts.read_bytes;
     usage.disk_busy_us = counts.busy_us;
-    usage.disk_wait_us = stream_->reader().wait_us();
+    usage.disk_wait_us = stream_->reader().wait_us() + times_.of(LaneId::kRead).waited_us;
   }
+  usage.times = times_;
   return usage;
 }
 
@@ -278,6 +320,12 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
         " output tokens take ", whole_pages, " kv pages of ", kPagePositions,
         " positions; the whole budget is ", cache_->num_pages(), " pages"));
   }
+  if (IsClosed()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("admit request ", request.id, ": the block of ", num_held(),
+                     " requests is closed until all of them have ended (schedule ",
+                     ScheduleKindName(options_.tiers.schedule), ")"));
+  }
   if (num_held() >= options_.max_block_requests) {
     return absl::ResourceExhaustedError(
         absl::StrCat("admit request ", request.id, ": asked 1 place of the block, free 0, budget ",
@@ -331,12 +379,9 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     held_.pop_back();
   }
   GrowPages(schedule);
-  absl::StatusOr<SweepOutput> output = executor_->Run(schedule, held_);
-  if (stream_ != nullptr) {
-    RETURN_IF_ERROR(stream_->status());  // before what wrong weights led to
-  }
-  RETURN_IF_ERROR(output.status());
-  SweepOutput& tokens = *output;
+  ASSIGN_OR_RETURN(SweepOutput tokens, executor_->Run(schedule, held_));
+  result.times = tokens.times;
+  times_.Add(tokens.times);
   TakeScored(schedule, std::move(tokens.scored));
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
@@ -376,6 +421,13 @@ int64_t LocalEngine::TakeSharedPages() {
   return taken;
 }
 
+bool LocalEngine::IsClosed() const {
+  return options_.tiers.schedule != ScheduleKind::kRolling &&
+         std::any_of(held_.begin(), held_.end(), [](const std::unique_ptr<Sequence>& sequence) {
+           return sequence->computed_tokens > 0;
+         });
+}
+
 SweepSchedule LocalEngine::ScheduleHeld() const {
   std::vector<HeldRequest> requests;
   requests.reserve(held_.size());
@@ -388,7 +440,8 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
   }
   return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
                                   .prompt_chunk_tokens = options_.prompt_chunk_tokens,
-                                  .max_batch_tokens = max_batch_tokens_,
+                                  .max_batch_tokens = plan_.executor.max_batch_tokens,
+                                  .max_batch_pages = plan_.executor.kv.pages_per_slot,
                                   .free_pages = cache_->free_pages(),
                                   .pages_per_stretch = cache_->layers().ids_per_stretch()});
 }
@@ -492,7 +545,7 @@ absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<
   while (sequence.computed_tokens < sequence.known_tokens()) {
     const SweepSchedule schedule = ScheduleHeld();
     GrowPages(schedule);
-    const std::vector<float> rows = executor_->ForwardLogits(schedule, held_);
+    ASSIGN_OR_RETURN(const std::vector<float> rows, executor_->ForwardLogits(schedule, held_));
     logits.insert(logits.end(), rows.begin(), rows.end());
     Advance(sequence, schedule.num_rows);
   }

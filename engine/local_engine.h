@@ -1,4 +1,4 @@
-// LocalEngine: the engine in this process; weights in memory or streamed, KV pages in memory.
+// LocalEngine: the engine in this process.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "engine/model/config.h"
 #include "engine/model/pack.h"
 #include "engine/text/tokenizer.h"
+#include "kernels/base/clock.h"
 #include "kernels/device.h"
 
 namespace nightshift {
@@ -39,14 +40,17 @@ class LocalEngine : public Engine {
   void Retire(const std::vector<uint64_t>& ids) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
 
+  std::vector<StepTimes> Timeline() const override { return executor_->timeline().steps(); }
+
   // For tests: the logits [T, V] at every position of `tokens`, computed in sweeps of its own like
   // the prompt of a request. Nothing may be held.
   absl::StatusOr<std::vector<float>> ForwardLogits(const std::vector<int32_t>& tokens);
 
  private:
-  LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack);
+  LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack, MemoryPlan plan);
 
-  absl::Status CreateParts(const MemoryPlan& plan);
+  absl::Status CreateParts();
+  absl::Status CreateDevice();
   absl::Status AdmitOne(EngineRequest request);
   // EngineRequest::synthetic_context.
   absl::Status MakeUpContext(Sequence& sequence, int64_t num_tokens) const;
@@ -66,10 +70,12 @@ class LocalEngine : public Engine {
   int64_t TakeSharedPages();
   int64_t OutputTokensLimit(int64_t prompt_tokens, const SamplingParams& sampling) const;
 
+  // Whether the block takes no more requests until all of it have ended.
+  bool IsClosed() const;
   SweepSchedule ScheduleHeld() const;
   void GrowPages(const SweepSchedule& schedule);
-  // Counts tokens whose keys and values are in the pages, offers them to others and gives back pages
-  // behind the window.
+  // Counts tokens whose keys and values are in the pages, offers them to others and gives back
+  // pages behind the window.
   static void Advance(Sequence& sequence, int64_t num_tokens);
   // Tokens of the vocabulary that end a completion.
   std::vector<int32_t> EndTokens(const SamplingParams& sampling) const;
@@ -78,20 +84,23 @@ class LocalEngine : public Engine {
   static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
   static EngineRequest TakeState(Sequence& sequence);
 
-  EngineOptions options_;
+  const EngineOptions options_;
+  const RealClock clock_;
   std::unique_ptr<Pack> pack_;
   ModelConfig config_;
-  int64_t max_batch_tokens_ = 0;
+  MemoryPlan plan_;
   EngineInfo info_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Tokenizer> tokenizer_;  // null for a pack without one
-  Pool pool_;
+  Pool host_pool_;
+  std::unique_ptr<Pool> own_device_pool_;  // null with unified memory
   std::unique_ptr<ResidentWeights> weights_;
-  std::unique_ptr<WeightStream> stream_;  // null when all weights are in memory
+  std::unique_ptr<WeightStream> stream_;  // null when all weights are on the device
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<PrefixTree> prefixes_;
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Sequence>> held_;
+  SweepTimes times_;  // of all sweeps
 };
 
 }  // namespace nightshift

@@ -1,4 +1,4 @@
-// MemoryPlan: how one memory budget is shared by weights, activations and KV pages. Pure.
+// MemoryPlan: how the budgets of the tiers are shared by weights, activations and KV pages. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +7,33 @@
 
 #include "engine/engine.h"
 #include "engine/execute/executor.h"
+#include "engine/memory/kv_cache.h"
 #include "engine/memory/weight_placement.h"
+#include "engine/memory/weight_stream.h"
 #include "engine/model/pack.h"
 
 namespace nightshift {
 
 struct MemoryPlan {
   WeightPlacement weights;
-  int64_t ring_bytes = 0;  // of streamed weights; 0 if none are
-  int64_t kv_pages = 0;
+  // Of weights that are not on the device; 0 if there are none.
+  int64_t host_ring_bytes = 0;
+  int64_t device_ring_bytes = 0;
+  KvPages kv_pages;
   ExecutorLimits executor;
+
+  WeightStreamOptions stream_options(const EngineOptions& options) const;
 };
 
 // Most positions that a sequence grows by in one sweep.
 int64_t LongestSpan(const EngineOptions& options);
 
-// Keeps all weights in memory where they fit beside KV pages for one request. Else weights are
-// streamed, and what activations and the ring leave is halved between KV pages (a larger block
-// shares one reading of the weights) and weights (less is read), unless weight_budget_bytes says.
-// Errors: RESOURCE_EXHAUSTED with what each part takes and the least budget that would do.
+// Keeps all weights on the device where they fit beside KV pages for one request. Else weights are
+// streamed, and what activations and the rings leave is halved between KV pages (a larger block
+// shares one reading of the weights) and weights (less is read), unless the options say; what the
+// device does not keep lies on the host as far as it goes. Shares that are given are kept to.
+// Errors: RESOURCE_EXHAUSTED with the tier, what each part takes and the least budget that would
+// do.
 absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& pack);
 
 }  // namespace nightshift

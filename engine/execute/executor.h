@@ -1,28 +1,42 @@
-// Executor: runs the schedule of a sweep on a device.
+// Executor: runs sweeps on a device, step by step.
 //
 // Layer by layer, within a layer batch by batch (the zig-zag order), so that each weight is used
 // for the whole block before the next is needed; experts run over all batches of the sweep at once.
-// The hidden rows of the whole sweep are kept between layers; scratch is bounded by one batch, and
-// one more copy of the sweep's rows in models with experts.
+// The steps of a sweep (schedule/sweep_steps) say what is moved beside that; this thread computes
+// and hands all other steps to their lanes as it passes them in the list.
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
+#include "engine/execute/activation_store.h"
+#include "engine/execute/host_attention.h"
+#include "engine/execute/kv_staging.h"
 #include "engine/execute/output_head.h"
 #include "engine/execute/sequence.h"
+#include "engine/execute/step_lanes.h"
+#include "engine/io/disk_queue.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/pool.h"
+#include "engine/memory/weight_stream.h"
 #include "engine/model/config.h"
 #include "engine/model/expert_ffn.h"
 #include "engine/model/forward.h"
 #include "engine/model/weights.h"
 #include "engine/schedule/sweep_schedule.h"
+#include "engine/schedule/sweep_steps.h"
+#include "engine/schedule/timeline.h"
+#include "kernels/device.h"
 #include "kernels/ops.h"
 
 namespace nightshift {
@@ -30,6 +44,27 @@ namespace nightshift {
 struct ExecutorLimits {
   int64_t max_sweep_tokens = 0;
   int64_t max_batch_tokens = 0;
+  int64_t max_batches = 1;  // of a sweep
+  ActivationRows activations;
+  KvStagingOptions kv;
+  bool overlap = true;
+
+  size_t num_slots() const { return kv.num_slots; }
+};
+
+// What the executor works with; all of it must outlive it.
+struct ExecutorParts {
+  const ModelConfig& config;
+  const ModelWeights& weights;
+  WeightStream* stream = nullptr;  // null when all weights are on the device
+  StreamShape stream_shape;        // of it
+  const KvCache& cache;
+  Device& device;
+  ComputeType compute_type = ComputeType::kF32;
+  Pool& device_pool;
+  Pool& host_pool;           // the same with unified memory
+  std::string spill_folder;  // where activations on disk lie
+  DiskQueueOptions disk;
 };
 
 // What a sweep found out.
@@ -39,61 +74,123 @@ struct SweepOutput {
   // Of prompts whose log-probabilities are wanted: for each such span, in order, the tokens that
   // follow its rows, as far as they belong to the prompt.
   std::vector<TokenLogprob> scored;
+  SweepTimes times;
 };
 
 // How many of the tokens that follow the span's rows are scored.
 int64_t NumScored(const Span& span, const Sequence& sequence);
 
-// Used by one thread; the ops spread the work.
-class Executor {
+// Used by one thread; ops and lanes spread the work.
+class Executor : private WeightAccess {
  public:
-  // Bytes that Create takes from the pool.
-  static int64_t MemoryBytes(const ModelConfig& config, const ExecutorLimits& limits);
+  // Bytes that Create takes from the pools; with unified memory the sum from the one.
+  static int64_t DeviceBytes(const ModelConfig& config, const KvPageLayout& layout,
+                             const ExecutorLimits& limits);
+  static int64_t HostBytes(const ModelConfig& config, const KvPageLayout& layout,
+                           const ExecutorLimits& limits);
+  // Of the disk, for activations.
+  static int64_t DiskBytes(const ModelConfig& config, const ExecutorLimits& limits);
 
-  // References must outlive this. `access` brings the weights that are not in memory, in sweeps of
-  // one batch; null when all are. Errors: RESOURCE_EXHAUSTED (pool).
-  static absl::StatusOr<std::unique_ptr<Executor>> Create(const ModelConfig& config,
-                                                          const ModelWeights& weights,
-                                                          WeightAccess* access,
-                                                          const KvCache& cache, Ops& ops,
-                                                          const ExecutorLimits& limits, Pool& pool);
+  // Errors: RESOURCE_EXHAUSTED (pool, disk); as DiskQueue::Create.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(ExecutorParts parts,
+                                                          const ExecutorLimits& limits);
 
   // Computes the schedule's spans: keys and values go to the sequences' pages, which must have been
   // grown to hold them. Request indices of the schedule are indices in `sequences`; of these
   // nothing is changed but what an adjuster keeps for its next answer. Errors: INTERNAL naming a
-  // request whose logits are not finite.
+  // request whose logits are not finite; what a lane reported, with its step: the executor is of no
+  // use after that.
   absl::StatusOr<SweepOutput> Run(const SweepSchedule& schedule,
                                   std::span<const std::unique_ptr<Sequence>> sequences);
 
   // For tests: computes the schedule and returns the logits of all its rows, [num_rows, V].
-  std::vector<float> ForwardLogits(const SweepSchedule& schedule,
-                                   std::span<const std::unique_ptr<Sequence>> sequences);
+  absl::StatusOr<std::vector<float>> ForwardLogits(
+      const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences);
+
+  const Timeline& timeline() const { return timeline_; }
 
  private:
-  Executor(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
-           const KvCache& cache, Ops& ops, const ExecutorLimits& limits);
+  using Sequences = std::span<const std::unique_ptr<Sequence>>;
 
-  void RunLayers(const SweepSchedule& schedule,
-                 std::span<const std::unique_ptr<Sequence>> sequences);
+  Executor(ExecutorParts parts, const ExecutorLimits& limits);
+
+  // Runs the steps of one sweep; `head` is what its last call computes.
+  absl::StatusOr<SweepTimes> RunSweep(const SweepSchedule& schedule, Sequences sequences,
+                                      const std::function<void()>& head);
+  SweepShape ShapeOf(const SweepSchedule& schedule, Sequences sequences) const;
   // The rows whose next token is one of the prompt that is to be reported.
-  std::vector<HeadRow> ScoredRows(const SweepSchedule& schedule,
-                                  std::span<const std::unique_ptr<Sequence>> sequences) const;
-  void GatherTokens(const SweepSchedule& schedule,
-                    std::span<const std::unique_ptr<Sequence>> sequences);
-  void RunBatch(int64_t layer, const Batch& batch,
-                std::span<const std::unique_ptr<Sequence>> sequences);
+  std::vector<HeadRow> ScoredRows(const SweepSchedule& schedule, Sequences sequences) const;
+  void GatherTokens();
+  // Rows of the sweep wherever they lie, for the head.
+  void GatherRows(std::span<const int64_t> rows, MatrixView out);
+  void GatherAscendingRows(std::span<const int64_t> rows, MatrixView out);
+  // A batch's rows into the first slot.
+  void BringRows(size_t batch);
 
+  // From the step at the cursor on: hands steps to their lanes until a computation is next.
+  void IssueUntilComputation();
+  void Issue(const Step& step);
+  void IssueWeights(const Step& step);
+  void IssueKv(const Step& step);
+  void IssueActivations(const Step& step);
+  void IssueHostAttention(const Step& step);
+  // The computation at the cursor, all pieces of it.
+  void RunCall(const std::function<void()>& head);
+  void Compute(const Step& call, const std::function<void()>& head);
+  void ComputeLayer(const Step& call);
+  void BeginPiece();
+  void EndPiece();
+  // Takes over what went wrong on a lane.
+  void NoteFailure();
+  // Of a streamed shard, from its position.
+  size_t IndexAt(int64_t position) const;
+  LayerBatch BatchAt(const Step& step, std::span<const AttentionSpan> spans) const;
+  // What (layer, batch) needs, kept until all its steps have been issued.
+  std::shared_ptr<const StagedLayer> Staged(int64_t layer, int64_t batch, size_t slot);
+  absl::Status MoveOnDisk(TransferKind kind, const DiskFile& file,
+                          std::span<const DiskCopy> copies);
+
+  // WeightAccess, for `forward_` and the others.
+  WeightShardView Acquire(ShardIndex expected) override;
+  void Release() override;
+  void ReadAside(std::span<const ShardIndex> shards,
+                 const std::function<void(const WeightShardView&)>& use) override;
+
+  const ExecutorParts parts_;
   const ModelConfig& config_;
   const ModelWeights& weights_;
-  ExecutorLimits limits_;
+  Ops& ops_;
+  const ExecutorLimits limits_;
+  const RealClock clock_;
   Forward forward_;
   ExpertFeedForward experts_;
   OutputHead head_;
+  SweepSteps steps_maker_;
   Buffer memory_;
-  MatrixView hidden_;  // [max_sweep_tokens, E]
   std::span<float> scratch_;
-  std::vector<int32_t> ids_;        // of the sweep's rows
-  std::vector<int32_t> positions_;  // of the sweep's rows
+  std::unique_ptr<ActivationStore> activations_;
+  std::unique_ptr<KvStaging> kv_staging_;
+  std::unique_ptr<HostAttention> host_attention_;  // null without
+  Timeline timeline_;
+
+  // Of the sweep that is being run.
+  const SweepSchedule* schedule_ = nullptr;
+  Sequences sequences_;
+  std::vector<int32_t> ids_;        // of its rows
+  std::vector<int32_t> positions_;  // of its rows
+  std::vector<Step> steps_;
+  size_t cursor_ = 0;
+  bool piece_has_begun_ = false;
+  absl::Status fault_;  // the first error; what is computed after it has no meaning
+  // Shared with the works on lanes, which may outlive their place here.
+  std::map<std::pair<int64_t, int64_t>, std::shared_ptr<const StagedLayer>> staged_;
+  // Places in the rings, by stream position: the host's and the one that ops read.
+  std::map<int64_t, int64_t> host_places_;
+  std::map<int64_t, int64_t> places_;
+
+  std::unique_ptr<DiskQueue> disk_;  // of keys, values and activations; null when none are there
+  // Last: ends what is on its way, which uses all of the above.
+  StepLanes lanes_;
 };
 
 }  // namespace nightshift

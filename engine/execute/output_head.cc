@@ -72,7 +72,7 @@ int64_t OutputHead::ScratchFloats(const ModelConfig& config) {
   return kGroupRows * finished + std::max(kGroupRows * kChunkTokens, RowStride(config.vocabulary));
 }
 
-absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(MatrixView hidden,
+absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(const GatherHidden& gather,
                                                              std::span<const HeadRow> rows,
                                                              std::span<float> scratch) {
   std::vector<TokenLogprob> results;
@@ -84,21 +84,22 @@ absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(MatrixView hidden,
   Look look = Look::kOfSweep;
   while (!rows.empty()) {
     const size_t count = std::min(rows.size(), static_cast<size_t>(kGroupRows));
-    RETURN_IF_ERROR(SampleGroup(hidden, rows.first(count), look, scratch, results));
+    RETURN_IF_ERROR(SampleGroup(gather, rows.first(count), look, scratch, results));
     rows = rows.subspan(count);
     look = Look::kFurther;
   }
   return results;
 }
 
-absl::Status OutputHead::SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, Look look,
-                                     std::span<float> scratch, std::vector<TokenLogprob>& results) {
+absl::Status OutputHead::SampleGroup(const GatherHidden& gather, std::span<const HeadRow> rows,
+                                     Look look, std::span<float> scratch,
+                                     std::vector<TokenLogprob>& results) {
   std::vector<int64_t> hidden_rows;
   for (const HeadRow& row : rows) {
     hidden_rows.push_back(row.row);
   }
   std::span<float> rest;
-  const MatrixView finished = FinishRows(hidden, hidden_rows, scratch, rest);
+  const MatrixView finished = FinishRows(gather, hidden_rows, scratch, rest);
   Questions questions(rows);
   Ask(finished, look, rest, questions);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -153,13 +154,13 @@ Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView fin
   return *drawn;
 }
 
-std::vector<float> OutputHead::Logits(MatrixView hidden, std::span<const int64_t> rows,
+std::vector<float> OutputHead::Logits(const GatherHidden& gather, std::span<const int64_t> rows,
                                       std::span<float> scratch) {
   std::vector<float> all;
   Look look = Look::kOfSweep;
   for (const int64_t row : rows) {
     std::span<float> rest;
-    const MatrixView finished = FinishRows(hidden, {&row, 1}, scratch, rest);
+    const MatrixView finished = FinishRows(gather, {&row, 1}, scratch, rest);
     const float* logits = WholeLogits(finished, look, rest).data;
     all.insert(all.end(), logits, logits + config_.vocabulary);
     look = Look::kFurther;
@@ -207,13 +208,13 @@ void OutputHead::ForEachChunk(Look look, const UseChunk& use) {
   }
 }
 
-MatrixView OutputHead::FinishRows(MatrixView hidden, std::span<const int64_t> rows,
+MatrixView OutputHead::FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,
                                   std::span<float> scratch, std::span<float>& rest) {
   const int64_t count = static_cast<int64_t>(rows.size());
   Scratch memory(scratch);
   MatrixView finished = memory.Take(count, config_.embedding_width);
   MatrixView gathered = memory.Take(count, config_.model_width);
-  ops_.GatherRows(hidden, rows, gathered);
+  gather(rows, gathered);
   forward_.Finish(weights_, gathered, finished);
   rest = memory.rest();
   return finished;
@@ -222,9 +223,8 @@ MatrixView OutputHead::FinishRows(MatrixView hidden, std::span<const int64_t> ro
 MatrixView OutputHead::WholeLogits(MatrixView finished, Look look, std::span<float> scratch) {
   MatrixView logits = Scratch(scratch).Take(finished.rows, config_.vocabulary);
   ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
-    ops_.MatMul({.x = finished,
-                 .weight = chunk,
-                 .out = logits.Columns(first_token, chunk.outputs)});
+    ops_.MatMul(
+        {.x = finished, .weight = chunk, .out = logits.Columns(first_token, chunk.outputs)});
   });
   forward_.CapLogits(logits);
   return logits;

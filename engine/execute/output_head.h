@@ -26,7 +26,7 @@ namespace nightshift {
 // One row and the token that follows it: one to draw, or a known one to report.
 struct HeadRow {
   uint64_t request_id = 0;  // for messages
-  int64_t row = 0;          // of the hidden matrix
+  int64_t row = 0;          // of the sweep
   int64_t position = 0;     // of the token in its sequence
   const SamplingParams* sampling = nullptr;
   std::span<const LogitAdjustment> adjustments;  // for a draw, as LogitAdjuster gives them
@@ -35,6 +35,9 @@ struct HeadRow {
 
 class OutputHead {
  public:
+  // Gives the hidden rows [R, E] of the given indices of the sweep, in order.
+  using GatherHidden = std::function<void(std::span<const int64_t>, MatrixView)>;
+
   // References must outlive this. `access` brings the shards that are not in memory; null when all
   // are.
   OutputHead(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
@@ -43,13 +46,13 @@ class OutputHead {
   // Floats of scratch that Sample and Logits need, whatever the number of rows.
   static int64_t ScratchFloats(const ModelConfig& config);
 
-  // Gives one token a row of hidden [T, E], which stays as it is.
-  // Errors: INTERNAL naming the request whose logits are not finite.
-  absl::StatusOr<std::vector<TokenLogprob>> Sample(MatrixView hidden, std::span<const HeadRow> rows,
+  // Gives one token a row. Errors: INTERNAL naming the request whose logits are not finite.
+  absl::StatusOr<std::vector<TokenLogprob>> Sample(const GatherHidden& gather,
+                                                   std::span<const HeadRow> rows,
                                                    std::span<float> scratch);
 
-  // All logits of the given rows of hidden: [rows, V] in order, for tests.
-  std::vector<float> Logits(MatrixView hidden, std::span<const int64_t> rows,
+  // All logits of the given rows: [rows, V] in order, for tests.
+  std::vector<float> Logits(const GatherHidden& gather, std::span<const int64_t> rows,
                             std::span<float> scratch);
 
  private:
@@ -64,7 +67,7 @@ class OutputHead {
   // What the head is asked about a group of rows.
   struct Questions;
 
-  absl::Status SampleGroup(MatrixView hidden, std::span<const HeadRow> rows, Look look,
+  absl::Status SampleGroup(const GatherHidden& gather, std::span<const HeadRow> rows, Look look,
                            std::span<float> scratch, std::vector<TokenLogprob>& results);
   // Folds all logits of `finished` into the questions' states.
   void Ask(MatrixView finished, Look look, std::span<float> scratch, Questions& questions);
@@ -72,8 +75,8 @@ class OutputHead {
   Candidate DrawToken(const HeadRow& row, size_t index, MatrixView finished,
                       std::span<float> scratch, Questions& questions);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
-  MatrixView FinishRows(MatrixView hidden, std::span<const int64_t> rows, std::span<float> scratch,
-                        std::span<float>& rest);
+  MatrixView FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,
+                        std::span<float> scratch, std::span<float>& rest);
   // Whole logits of finished rows, [R, V], in the front of scratch, which bounds R.
   MatrixView WholeLogits(MatrixView finished, Look look, std::span<float> scratch);
 

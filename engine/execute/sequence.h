@@ -40,8 +40,8 @@ struct Sequence {
   // Of the prompt as far as it is computed; the first has none. Empty when not wanted.
   std::vector<TokenLogprob> prompt_logprobs;
   PageTable pages;
-  PrefixTree::Path prefix;          // what others may have in common with it; empty: nothing
-  bool waits_for_prefix = false;    // at this sweep edge, for pages that an older one computes
+  PrefixTree::Path prefix;        // what others may have in common with it; empty: nothing
+  bool waits_for_prefix = false;  // at this sweep edge, for pages that an older one computes
 };
 
 }  // namespace nightshift

@@ -71,6 +71,7 @@ struct RunReport {
   int64_t sweeps = 0;
   int64_t suspended = 0;
   int64_t evicted = 0;
+  SweepTimes times;
   int64_t prompt_tokens = 0;  // computed
   int64_t shared_tokens = 0;  // taken from others
 };
@@ -108,6 +109,7 @@ inline RunReport RunToEnd(Engine& engine, const std::vector<EngineRequest>& requ
       return report;
     }
     ++report.sweeps;
+    report.times.Add(swept->times);
     report.prompt_tokens += swept->prompt_tokens;
     report.shared_tokens += swept->shared_tokens;
     for (const SweepRecord& record : swept->records) {

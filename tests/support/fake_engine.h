@@ -94,6 +94,7 @@ class FakeEngine : public Engine {
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
   void Retire(const std::vector<uint64_t>& ids) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
+  std::vector<StepTimes> Timeline() const override { return {}; }
 
  private:
   struct Held {

@@ -29,6 +29,7 @@ class SteadyEngine : public Engine {
   }
   const EngineInfo& info() const override { return info_; }
   EngineUsage Usage() const override { return usage_; }
+  std::vector<StepTimes> Timeline() const override { return {}; }
   std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override {
     std::vector<AdmitOutcome> outcomes;
     for (EngineRequest& request : requests) {
