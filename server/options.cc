@@ -19,6 +19,7 @@
 #include "proto/nightshift/default_address.h"
 #include "server/memory_limit.h"
 #include "server/security/listen_address.h"
+#include "server/tier_flags.h"
 
 namespace nightshift {
 namespace {
@@ -43,6 +44,7 @@ struct Written {
   std::string compute_type = "bf16";
   std::string random_weights = "bf16";
   std::string disk_backend;
+  TierFlags tiers;
   std::string max_input;
   std::string max_line;
   std::string config;
@@ -126,11 +128,17 @@ class Declaration {
         [&options] {
           return options.weight_budget_bytes < 0 ? "planned" : SizeText(options.weight_budget_bytes);
         });
+    for (const TierFlag& flag : ListTierFlags(written.tiers)) {
+      AddText(flag.key, *flag.text, flag.help);
+    }
     AddNumber("threads", options.threads, "compute threads; 0: one a core");
     AddText("compute-type", written.compute_type, "of jobs that do not say: f32 or bf16");
     AddNumber("max-block-requests", options.max_block_requests,
               "requests that the engine holds at one time");
     AddNumber("max-sweep-tokens", options.max_sweep_tokens, "tokens of one sweep");
+    AddNumber("max-batch-tokens", options.max_batch_tokens,
+              "tokens that a layer computes at one time; where weights are streamed through a ring "
+              "all of a sweep");
     AddNumber("prompt-chunk-tokens", options.prompt_chunk_tokens,
               "prompt tokens of one request in a sweep; 0: unlimited");
     AddNumber("drain-timeout", options.drain_timeout_s, "seconds from SIGTERM to the end");
@@ -235,6 +243,10 @@ class Declaration {
                        "memory of the engine, as 4GiB (default: half of what is available)");
     bench_->add_option("--weight-budget", written.weight_budget,
                        "of that, memory of weights (default: planned)");
+    for (const TierFlag& flag : ListTierFlags(written.tiers)) {
+      bench_->add_option(absl::StrCat("--", flag.key), *flag.text, flag.help)
+          ->capture_default_str();
+    }
     number("--block", engine.max_block_requests, "most requests held at one time");
     number("--sweep-tokens", engine.max_sweep_tokens, "most tokens of one sweep");
     number("--batch-tokens", engine.max_batch_tokens, "most tokens of one batch");
@@ -318,6 +330,11 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSize("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSize("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
+  TierFlags tiers = written.tiers;
+  if (tiers.spill_folder.empty()) {
+    tiers.spill_folder = options.state_directory;
+  }
+  ASSIGN_OR_RETURN(options.tiers, ReadTierFlags(tiers));
   if (written.memory_budget.empty()) {
     options.memory_budget_bytes = AvailableMemoryBytes() / 2;
   }
@@ -333,6 +350,7 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
   RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, engine.memory_budget_bytes));
   RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, engine.weight_budget_bytes));
   ASSIGN_OR_RETURN(engine.compute_type, ReadComputeType(written.compute_type));
+  ASSIGN_OR_RETURN(engine.tiers, ReadTierFlags(written.tiers));
   if (!written.disk_backend.empty()) {
     for (const DiskBackend backend : {DiskBackend::kIoUring, DiskBackend::kThreads}) {
       if (written.disk_backend == DiskBackendName(backend)) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/tier_options.h"
 #include "kernels/dtype.h"
 #include "server/tools/bench.h"
 #include "server/tools/random_import.h"
@@ -26,10 +27,12 @@ struct Options {
   // Of that, for weights; the rest of the model is read from disk in every sweep. -1: the engine
   // plans it (engine/memory_plan.h).
   int64_t weight_budget_bytes = -1;
-  int64_t threads = 0;  // compute threads; 0: one a core
+  TierOptions tiers;          // spill_folder empty: state_directory
+  int64_t threads = 0;        // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;
   int64_t max_block_requests = 256;   // requests that the engine holds at one time
   int64_t max_sweep_tokens = 2048;    // of all spans of a sweep
+  int64_t max_batch_tokens = 512;     // of those that a layer computes at one time
   int64_t prompt_chunk_tokens = 512;  // of one request in a sweep; 0: unlimited
   int64_t drain_timeout_s = 120;      // from SIGTERM to the end
   int64_t max_requests_per_job = 10'000'000;

@@ -43,7 +43,9 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
   runner.engine.num_threads = static_cast<int>(options.threads);
   runner.engine.memory_budget_bytes = options.memory_budget_bytes;
   runner.engine.weight_budget_bytes = options.weight_budget_bytes;
+  runner.engine.tiers = options.tiers;
   runner.engine.max_sweep_tokens = options.max_sweep_tokens;
+  runner.engine.max_batch_tokens = options.max_batch_tokens;
   runner.engine.prompt_chunk_tokens = options.prompt_chunk_tokens;
   runner.engine.max_block_requests = options.max_block_requests;
   runner.state_directory = state_directory;

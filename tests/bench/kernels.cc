@@ -18,7 +18,6 @@
 #include <vector>
 
 #include <hwy/targets.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "absl/strings/match.h"
@@ -53,19 +52,17 @@ struct Free {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-// Zero bytes in huge pages where there are some, like the engine's pools; touched.
+// Zero bytes at a 4096-byte border, touched.
 class Bytes {
  public:
   explicit Bytes(int64_t count)
-      : memory_(std::aligned_alloc(kHugePage, static_cast<size_t>(RoundUp(count, kHugePage)))) {
-    madvise(memory_.get(), static_cast<size_t>(RoundUp(count, kHugePage)), MADV_HUGEPAGE);
-    std::memset(memory_.get(), 0, static_cast<size_t>(RoundUp(count, kHugePage)));
+      : memory_(std::aligned_alloc(4096, static_cast<size_t>(RoundUp(count, 4096)))) {
+    std::memset(memory_.get(), 0, static_cast<size_t>(RoundUp(count, 4096)));
   }
   std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   float* floats() const { return static_cast<float*>(memory_.get()); }
 
  private:
-  static constexpr int64_t kHugePage = int64_t{2} << 20;
   std::unique_ptr<void, Free> memory_;
 };
 
