@@ -89,7 +89,7 @@ class WeightStreamTest : public ::testing::TestWithParam<bool> {
     }
   }
 
-  const RealClock clock_;
+  const RealClock clock_{};
   TemporaryFolder folder_;
   std::unique_ptr<Pack> pack_;
   ComputeType compute_type_ = ComputeType::kF32;
