@@ -63,9 +63,9 @@ absl::StatusOr<DiskFile> DiskFile::CreateSpill(const std::string& folder, int64_
   DiskFile file(folder, fd, is_direct);
   const int error = posix_fallocate(fd, 0, bytes);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("reserve a spill file in ", folder, ": asked ", bytes, " bytes, free ",
-                     FreeBytes(folder), "; free disk space or lower the share on disk"));
+    return absl::UnavailableError(absl::StrCat("reserve a spill file in ", folder, ": asked ",
+                                               bytes, " bytes, free ", FreeBytes(folder),
+                                               "; free disk space or lower the share on disk"));
   }
   if (error != 0) {
     return FileError(absl::StrCat("reserve ", bytes, " bytes of a spill file in ", folder), error);

@@ -19,7 +19,7 @@ class DiskFile {
   static absl::StatusOr<DiskFile> Open(const std::string& path);
   // A file of `bytes` reserved bytes in `folder`, for writing and reading back. It has no name, so
   // it is gone with the process whatever ends it.
-  // Errors: RESOURCE_EXHAUSTED (disk full, with asked and free), FAILED_PRECONDITION.
+  // Errors: UNAVAILABLE (disk full, with asked and free: come later), FAILED_PRECONDITION.
   static absl::StatusOr<DiskFile> CreateSpill(const std::string& folder, int64_t bytes);
 
   DiskFile(DiskFile&& other) noexcept;

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<DiskQueue>> DiskQueue::Create(const DiskQueueOpti
   RETURN_IF_ERROR(Validate(options));
   std::unique_ptr<UringMover> ring;
   if (options.backend != DiskBackend::kThreads) {
-    auto created = UringMover::Create(options.depth, options.memory);
+    auto created = UringMover::Create(options.depth, options.memory, options.fds);
     if (!created.ok() && options.backend.has_value()) {
       return created.status();
     }

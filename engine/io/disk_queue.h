@@ -32,6 +32,10 @@ struct DiskQueueOptions {
   // transferred too). At most 1 GiB a span. Left unpinned, and said in the log, when the kernel
   // refuses.
   std::vector<std::span<std::byte>> memory;
+  // Descriptors of files that stay open for as long as the queue lives, registered once instead of
+  // looked up at each transfer (io_uring only; others are transferred too). As with memory, not
+  // registered, and said in the log, when the kernel refuses.
+  std::vector<int> fds;
 };
 
 class UringMover;

@@ -44,10 +44,10 @@ absl::Status Verify(const Transfer& transfer) {
   if (found == transfer.checksum->xxh3) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(
-      absl::StrCat(Describe(transfer, transfer.offset), ": the checksum of ", bytes, " bytes is ",
-                   absl::Hex(found, absl::kZeroPad16), ", must be ",
-                   absl::Hex(transfer.checksum->xxh3, absl::kZeroPad16)));
+  return absl::DataLossError(absl::StrCat(Describe(transfer, transfer.offset), ": the checksum of ",
+                                          bytes, " bytes is ", absl::Hex(found, absl::kZeroPad16),
+                                          ", must be ",
+                                          absl::Hex(transfer.checksum->xxh3, absl::kZeroPad16)));
 }
 
 void Complete(const Transfer& transfer, const absl::Status& status) {
@@ -146,10 +146,9 @@ void TransferQueue::Finish(const Piece& piece, int64_t result) {
     (piece.kind == TransferKind::kRead ? counts_.read_bytes : counts_.written_bytes) +=
         static_cast<int64_t>(moved);
     // A short transfer ends at any byte; direct ones go on from the last whole block.
-    const size_t kept = moved == piece.memory.size()
-                            ? moved
-                            : moved / static_cast<size_t>(kDiskAlignment) *
-                                  static_cast<size_t>(kDiskAlignment);
+    const size_t kept = moved == piece.memory.size() ? moved
+                                                     : moved / static_cast<size_t>(kDiskAlignment) *
+                                                           static_cast<size_t>(kDiskAlignment);
     const bool is_interrupted = result == -EINTR || result == -EAGAIN;
     if (active.status.ok() && (is_interrupted || (kept > 0 && kept < piece.memory.size()))) {
       Piece rest = piece;

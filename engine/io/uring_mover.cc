@@ -27,15 +27,16 @@ struct UringMover::Ring {
 };
 
 absl::StatusOr<std::unique_ptr<UringMover>> UringMover::Create(
-    int depth, const std::vector<std::span<std::byte>>& memory) {
+    int depth, const std::vector<std::span<std::byte>>& memory, const std::vector<int>& fds) {
   std::unique_ptr<UringMover> mover(new UringMover(depth));
   const int result = io_uring_queue_init(static_cast<unsigned>(depth), &mover->ring_->ring, 0);
   if (result < 0) {
-    return absl::FailedPreconditionError(absl::StrCat("set up io_uring for ", depth, " transfers: ",
-                                                      std::strerror(-result)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("set up io_uring for ", depth, " transfers: ", std::strerror(-result)));
   }
   mover->ring_->is_set_up = true;
   mover->PinMemory(memory);
+  mover->RegisterFiles(fds);
   return mover;
 }
 
@@ -66,6 +67,20 @@ void UringMover::PinMemory(const std::vector<std::span<std::byte>>& memory) {
   }
 }
 
+void UringMover::RegisterFiles(const std::vector<int>& fds) {
+  if (fds.empty()) {
+    return;
+  }
+  const int result =
+      io_uring_register_files(&ring_->ring, fds.data(), static_cast<unsigned>(fds.size()));
+  if (result == 0) {
+    registered_fds_ = fds;
+  } else {
+    LOG(WARNING) << "disk_files registered=false files=" << fds.size() << " reason=\""
+                 << std::strerror(-result) << "\"";
+  }
+}
+
 absl::Status UringMover::MovePieces(TransferQueue& transfers) {
   while (true) {
     while (!free_slots_.empty()) {
@@ -86,8 +101,7 @@ absl::Status UringMover::MovePieces(TransferQueue& transfers) {
           transfers.Return(pieces_[slot]);
         }
       }
-      return absl::UnavailableError(
-          absl::StrCat("wait for io_uring: ", std::strerror(-result)));
+      return absl::UnavailableError(absl::StrCat("wait for io_uring: ", std::strerror(-result)));
     }
     Reap(transfers);
   }
@@ -111,6 +125,11 @@ void UringMover::Issue(const Piece& piece) {
     io_uring_prep_read(entry, piece.fd, piece.memory.data(), bytes, offset);
   } else {
     io_uring_prep_write(entry, piece.fd, piece.memory.data(), bytes, offset);
+  }
+  const auto registered = std::find(registered_fds_.begin(), registered_fds_.end(), piece.fd);
+  if (registered != registered_fds_.end()) {
+    entry->fd = static_cast<int>(registered - registered_fds_.begin());
+    io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
   }
   io_uring_sqe_set_data64(entry, slot);
 }

@@ -15,10 +15,10 @@ namespace nightshift {
 
 class UringMover {
  public:
-  // Sets a ring up for `depth` pieces and pins `memory`. Errors: FAILED_PRECONDITION with the
-  // kernel's word (containers often forbid io_uring: EPERM).
+  // Sets a ring up for `depth` pieces, pins `memory` and registers the open files `fds`. Errors:
+  // FAILED_PRECONDITION with the kernel's word (containers often forbid io_uring: EPERM).
   static absl::StatusOr<std::unique_ptr<UringMover>> Create(
-      int depth, const std::vector<std::span<std::byte>>& memory);
+      int depth, const std::vector<std::span<std::byte>>& memory, const std::vector<int>& fds);
   ~UringMover();
   UringMover(const UringMover&) = delete;
   UringMover& operator=(const UringMover&) = delete;
@@ -32,6 +32,7 @@ class UringMover {
   explicit UringMover(int depth);
 
   void PinMemory(const std::vector<std::span<std::byte>>& memory);
+  void RegisterFiles(const std::vector<int>& fds);
   void Issue(const Piece& piece);
   void Reap(TransferQueue& transfers);
   // Index of the pinned span that holds all of the piece's memory, or -1.
@@ -41,6 +42,7 @@ class UringMover {
   std::vector<Piece> pieces_;       // on their way, by slot
   std::vector<size_t> free_slots_;  // of pieces_
   std::vector<std::span<std::byte>> pinned_;
+  std::vector<int> registered_fds_;
 };
 
 }  // namespace nightshift

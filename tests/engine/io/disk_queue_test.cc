@@ -74,6 +74,24 @@ TEST_P(DiskQueueTest, ReadsIntoPinnedMemoryAndBesideIt) {
   ExpectContent(*queue, file, memory.span(), 2);
 }
 
+TEST_P(DiskQueueTest, ReadsFromRegisteredFilesAndFromOthers) {
+  ASSERT_OK_AND_ASSIGN(const DiskFile first, DiskFile::Open(folder_.path() + "/file"));
+  ASSERT_OK_AND_ASSIGN(const DiskFile second, DiskFile::CreateSpill(folder_.path(), kFileBytes));
+  ASSERT_OK_AND_ASSIGN(const DiskFile other, DiskFile::Open(folder_.path() + "/file"));
+  AlignedBytes memory(kFileBytes);
+  options_.fds = {second.fd(), first.fd()};
+  ASSERT_OK_AND_ASSIGN(const auto queue, DiskQueue::Create(options_));
+  ExpectContent(*queue, first, memory.span(), 3);
+  Fence written;
+  queue->Submit({.kind = TransferKind::kWrite,
+                 .file = &second,
+                 .memory = memory.span(),
+                 .fence = &written});
+  EXPECT_OK(written.Wait());
+  ExpectContent(*queue, other, memory.span(), 3);
+  ExpectContent(*queue, second, memory.span(), 3);
+}
+
 TEST_P(DiskQueueTest, BringsBackWhatItWrote) {
   ASSERT_OK_AND_ASSIGN(const DiskFile spill, DiskFile::CreateSpill(folder_.path(), kFileBytes));
   AlignedBytes memory(kFileBytes);
