@@ -52,7 +52,8 @@ absl::Status RunnerOptions::Validate() const {
       {"max_ready_requests", max_ready_requests},
       {"max_ready_tokens", max_ready_tokens},
       {"progress_interval_us", progress_interval_us},
-      {"store_retry_interval_us", store_retry_interval_us}};
+      {"store_retry_interval_us", store_retry_interval_us},
+      {"load_retry_interval_us", load_retry_interval_us}};
   for (const auto& [option, value] : counts) {
     if (value < 1) {
       return OutOfRange(option, value);
@@ -161,9 +162,10 @@ class Runner::Loop {
 
   std::vector<ActiveJob> jobs_;  // in the order in which they should run
   std::unique_ptr<ModelSession> session_;
-  std::unique_ptr<Block> block_;  // of session_
+  std::unique_ptr<Block> block_;        // of session_
+  bool load_again_ = false;             // the last attempt found no room on the disk
   std::optional<ModelKey> unreadable_;  // its weights could not be read in its last sweep
-  std::string claiming_job_;      // whose claim was begun and not taken; empty for none
+  std::string claiming_job_;            // whose claim was begun and not taken; empty for none
   // Rows claimed and neither finished nor given back, by job.
   std::map<std::string, int64_t> in_hand_;
   std::vector<FinishedRow> finished_;  // of this sweep edge, in hand until published
@@ -183,7 +185,12 @@ void Runner::Loop::Run() {
     if (!publisher_.status().ok()) {
       break;  // the store is lost; who owns it ends the daemon
     }
-    if (!worked && !draining_) {
+    if (worked || draining_) {
+      continue;
+    }
+    if (load_again_) {
+      wakeup_.WaitPast(ticket, options_.load_retry_interval_us);
+    } else {
       wakeup_.WaitPast(ticket);
     }
   }
@@ -325,18 +332,26 @@ bool Runner::Loop::ChooseSession() {
       session_ == nullptr ? std::nullopt : std::optional(session_->key);
   const std::optional<ModelKey> chosen = ChooseModel(demand, loaded);
   if (chosen == loaded) {
+    load_again_ = false;
     return false;
   }
   GiveAllBack();
   CloseSession();
   OpenSession(*chosen);
-  return true;
+  return !load_again_;
 }
 
 void Runner::Loop::OpenSession(const ModelKey& key) {
   const int64_t start_us = clock_.MonotonicMicros();
   absl::StatusOr<std::unique_ptr<ModelSession>> session =
       ModelSession::Open(key, options_.engine, catalog_, factory_);
+  load_again_ = absl::IsUnavailable(session.status());
+  if (load_again_) {
+    LOG(WARNING) << "model_waits model=" << key.model
+                 << " retry_us=" << options_.load_retry_interval_us << " reason=\""
+                 << session.status().message() << "\"";
+    return;
+  }
   if (!session.ok()) {
     FailJobsOf(key, session.status());
     return;

@@ -27,6 +27,8 @@ struct RunnerOptions {
   int64_t max_ready_tokens = 4 << 20;
   int64_t progress_interval_us = 60'000'000;  // generated ids become durable at the next sweep edge
   int64_t store_retry_interval_us = 1'000'000;  // between writes while the disk is full
+  // Between attempts to load a model while the disk has no room for its keys and values.
+  int64_t load_retry_interval_us = 10'000'000;
   ParseLimits limits;                           // as at acceptance
 
   // INVALID_ARGUMENT naming the option and its value.

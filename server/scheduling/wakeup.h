@@ -1,6 +1,7 @@
 // Wakeup: how the runner's thread learns that something happened elsewhere, without polling.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "kernels/base/mutex.h"
@@ -25,6 +26,12 @@ class Wakeup {
     MutexLock lock(mutex_);
     while (count_ == ticket) {
       changed_.Wait(mutex_);
+    }
+  }
+  // The same, or when about `timeout_us` have passed.
+  void WaitPast(int64_t ticket, int64_t timeout_us) {
+    MutexLock lock(mutex_);
+    while (count_ == ticket && changed_.WaitFor(mutex_, std::chrono::microseconds(timeout_us))) {
     }
   }
 

@@ -53,6 +53,7 @@ class RunnerWorld {
     options.state_directory = directory_->path();
     options.engine.max_block_requests = 8;
     options.store_retry_interval_us = 1000;
+    options.load_retry_interval_us = 1000;
   }
   ~RunnerWorld() {
     control.ReleaseSweeps();

@@ -495,6 +495,20 @@ TEST_P(RunnerTest, AModelThatCannotBeLoadedFailsItsJobWithAResultForEachRow) {
   ExpectCompletions("good", rows, Spec(4));
 }
 
+// The disk has no room for keys and values that memory does not hold: nothing is lost, the job goes
+// on when there is some.
+TEST_P(RunnerTest, AModelThatFindsTheDiskFullIsLoadedAgainLater) {
+  const std::vector<InputRow> rows = MakeRows(5);
+  world_.control.FailNextCreates(
+      {absl::UnavailableError("disk full"), absl::UnavailableError("disk full")});
+  world_.StartStore();
+  world_.Submit("job", rows, Spec(4));
+  world_.Start();
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectCompletions("job", rows, Spec(4));
+  EXPECT_EQ(world_.control.created().size(), 1U);
+}
+
 TEST_P(RunnerTest, AModelThatIsNotThereFailsItsJob) {
   world_.Start();
   world_.Submit("job", MakeRows(2), Spec(4), "unknown");
