@@ -137,7 +137,8 @@ struct EngineUsage {
 class Engine {
  public:
   // Loads the pack. Errors: NOT_FOUND, DATA_LOSS (checksum, with shard and offset),
-  // RESOURCE_EXHAUSTED (budget too small for the weights and one request, with numbers).
+  // RESOURCE_EXHAUSTED (budget too small for the weights and one request, with numbers),
+  // UNAVAILABLE (no room on the disk for keys, values and activations: come later).
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   virtual ~Engine() = default;
 

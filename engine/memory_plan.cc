@@ -306,7 +306,8 @@ WeightStreamOptions MemoryPlan::stream_options(const EngineOptions& options) con
   WeightStreamOptions stream{.compute_type = options.compute_type,
                              .host_ring_bytes = host_ring_bytes,
                              .device_ring_bytes = device_ring_bytes,
-                             .disk = {}};
+                             .disk = {},
+                             .checks = options.tiers.weight_checks};
   stream.disk.backend = options.disk_backend;
   return stream;
 }

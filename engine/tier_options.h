@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 
+#include "engine/memory/shard_reader.h"
 #include "engine/schedule/sweep_schedule.h"
 
 namespace nightshift {
@@ -47,6 +48,8 @@ struct TierOptions {
 
   ScheduleKind schedule = ScheduleKind::kRolling;
   WeightBuffering buffering = WeightBuffering::kRing;
+  // Streamed shards are held to their checksums at every read, or only at the first one.
+  WeightChecks weight_checks = WeightChecks::kEveryRead;
   // False: one step after the other, which is for measuring what overlap gives.
   bool overlap = true;
   // Decoding requests whose keys and values lie beside the device attend on the host.

@@ -93,6 +93,8 @@ std::vector<TierFlag> ListTierFlags(TierFlags& flags) {
        "rolling; or zigzag or row, which other systems run, to compare with"},
       {"weight-buffer", &flags.weight_buffer,
        "where streamed weights wait: ring, sweeps of one batch; two-layers, of several"},
+      {"weight-checks", &flags.weight_checks,
+       "reads of streamed weights that are held to their checksums: every or first"},
       {"overlap", &flags.overlap, "on; or off, one step after the other, to compare with"},
       {"attention", &flags.attention,
        "device; or host, for decoding requests whose keys lie beside the device"},

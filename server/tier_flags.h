@@ -23,6 +23,7 @@ struct TierFlags {
   std::string activation_shares;
   std::string schedule = "rolling";
   std::string weight_buffer = "ring";
+  std::string weight_checks = "every";
   std::string overlap = "on";
   std::string attention = "device";
 };

@@ -47,7 +47,7 @@ class ActivationStore {
   static int64_t HostBytes(const ActivationStoreOptions& options);
   static int64_t DiskBytes(const ActivationStoreOptions& options);
 
-  // `folder` is where rows on disk lie. Errors: RESOURCE_EXHAUSTED (pool, disk).
+  // `folder` is where rows on disk lie. Errors: RESOURCE_EXHAUSTED (pool), UNAVAILABLE (disk full).
   static absl::StatusOr<std::unique_ptr<ActivationStore>> Create(
       const ActivationStoreOptions& options, const std::string& folder, Pool& device_pool,
       Pool& host_pool);
@@ -69,6 +69,11 @@ class ActivationStore {
   std::span<std::byte> OnHost(size_t batch, size_t slot) const;
   int64_t DiskOffset(size_t batch) const { return places_[batch].offset; }
   const DiskFile* file() const { return file_.get(); }
+  // The memory that the disk reads into and writes from; empty without rows on disk.
+  std::span<std::byte> transfer_memory() const {
+    return file_ == nullptr ? std::span<std::byte>()
+                            : (options_.unified_memory ? device_slots_ : host_slots_).bytes();
+  }
 
  private:
   explicit ActivationStore(const ActivationStoreOptions& options) : options_(options) {}

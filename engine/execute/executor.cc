@@ -94,7 +94,20 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(ExecutorParts parts,
                                            device_pool, host_pool));
   }
   if (limits.kv.has_disk || limits.activations.disk > 0) {
-    ASSIGN_OR_RETURN(executor->disk_, DiskQueue::Create(executor->parts_.disk));
+    DiskQueueOptions disk = executor->parts_.disk;
+    for (const DiskFile* file : {executor->parts_.cache.file(), executor->activations_->file()}) {
+      if (file != nullptr) {
+        disk.fds.push_back(file->fd());
+      }
+    }
+    for (const std::span<std::byte> memory :
+         {executor->kv_staging_->transfer_memory(), executor->activations_->transfer_memory()}) {
+      constexpr size_t kMostPinnedBytes = size_t{1} << 30;
+      if (!memory.empty() && memory.size() <= kMostPinnedBytes) {
+        disk.memory.push_back(memory);
+      }
+    }
+    ASSIGN_OR_RETURN(executor->disk_, DiskQueue::Create(disk));
   }
   return executor;
 }

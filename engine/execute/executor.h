@@ -91,7 +91,7 @@ class Executor : private WeightAccess {
   // Of the disk, for activations.
   static int64_t DiskBytes(const ModelConfig& config, const ExecutorLimits& limits);
 
-  // Errors: RESOURCE_EXHAUSTED (pool, disk); as DiskQueue::Create.
+  // Errors: RESOURCE_EXHAUSTED (pool), UNAVAILABLE (disk full); as DiskQueue::Create.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(ExecutorParts parts,
                                                           const ExecutorLimits& limits);
 

@@ -67,6 +67,12 @@ class KvStaging {
                                                            const KvStagingOptions& options,
                                                            Pool& device_pool, Pool& host_pool);
 
+  // The memory that the disk reads into and writes from; empty without pages on disk.
+  std::span<std::byte> transfer_memory() const {
+    return !options_.has_disk ? std::span<std::byte>()
+                              : (options_.unified_memory ? device_slots_ : host_slots_).bytes();
+  }
+
   StagedLayer Stage(int64_t layer, size_t slot, const Batch& batch,
                     std::span<const std::unique_ptr<Sequence>> sequences) const;
 

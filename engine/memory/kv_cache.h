@@ -62,7 +62,7 @@ struct KvPages {
 class KvCache {
  public:
   // Carves arenas from the pools, at least one page in all; pages on disk lie in a file in
-  // `spill_folder`. Errors: RESOURCE_EXHAUSTED (pools, disk).
+  // `spill_folder`. Errors: RESOURCE_EXHAUSTED (pools), UNAVAILABLE (disk full).
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(Pool& device_pool, Pool& host_pool,
                                                          const std::string& spill_folder,
                                                          const KvPageLayout& layout,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,14 +19,23 @@ int64_t TransferBytes(int64_t stored_bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::Create(const Pack& pack,
-                                                                 const DiskQueueOptions& options) {
+                                                                 const DiskQueueOptions& options,
+                                                                 WeightChecks checks) {
   ASSIGN_OR_RETURN(DiskFile file, DiskFile::Open(absl::StrCat(pack.path(), "/", kExtentFile)));
-  ASSIGN_OR_RETURN(std::unique_ptr<DiskQueue> disk, DiskQueue::Create(options));
-  return std::unique_ptr<ShardReader>(new ShardReader(pack, std::move(file), std::move(disk)));
+  DiskQueueOptions with_file = options;
+  with_file.fds.push_back(file.fd());
+  ASSIGN_OR_RETURN(std::unique_ptr<DiskQueue> disk, DiskQueue::Create(with_file));
+  return std::unique_ptr<ShardReader>(
+      new ShardReader(pack, std::move(file), checks, std::move(disk)));
 }
 
-ShardReader::ShardReader(const Pack& pack, DiskFile file, std::unique_ptr<DiskQueue> disk)
-    : pack_(pack), file_(std::move(file)), disk_(std::move(disk)) {}
+ShardReader::ShardReader(const Pack& pack, DiskFile file, WeightChecks checks,
+                         std::unique_ptr<DiskQueue> disk)
+    : pack_(pack), file_(std::move(file)), checks_(checks), disk_(std::move(disk)) {
+  for (const TensorEntry& tensor : pack.manifest().tensors) {
+    was_read_.emplace_back(tensor.shards.size());
+  }
+}
 
 PendingShard ShardReader::Submit(const ShardTarget& target) {
   const size_t bytes = static_cast<size_t>(TransferBytes(EntryOf(target.shard).bytes));
@@ -38,11 +48,16 @@ void ShardReader::Submit(const ShardTarget& target, Fence* fence) {
   const ShardEntry& entry = EntryOf(target.shard);
   const size_t bytes = static_cast<size_t>(TransferBytes(entry.bytes));
   CHECK_LE(bytes, target.memory.size());
+  const bool was_read = was_read_[target.shard.tensor][target.shard.shard].exchange(true);
+  std::optional<Checksum> checksum;
+  if (checks_ == WeightChecks::kEveryRead || !was_read) {
+    checksum = Checksum{.bytes = entry.bytes, .xxh3 = entry.xxh3};
+  }
   disk_->Submit({.file = &file_,
                  .offset = entry.offset,
                  .memory = target.memory.first(bytes),
                  .fence = fence,
-                 .checksum = Checksum{.bytes = entry.bytes, .xxh3 = entry.xxh3}});
+                 .checksum = checksum});
 }
 
 absl::Status ShardReader::Wait(const PendingShard& pending) {

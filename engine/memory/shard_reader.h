@@ -1,11 +1,13 @@
 // ShardReader: reads shards of a pack from disk, past the page cache, each verified.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +21,9 @@ namespace nightshift {
 
 // Bytes of memory that a shard of `stored_bytes` is read into: whole blocks of the disk.
 int64_t TransferBytes(int64_t stored_bytes);
+
+// Which reads of a shard are held to its checksum.
+enum class WeightChecks : uint8_t { kEveryRead, kFirstRead };
 
 // Where a shard is to be read: at least its TransferBytes, aligned to kDiskAlignment.
 struct ShardTarget {
@@ -38,8 +43,9 @@ struct PendingShard {
 class ShardReader {
  public:
   // Opens the pack's extent. Errors: as DiskFile::Open and DiskQueue::Create.
-  static absl::StatusOr<std::unique_ptr<ShardReader>> Create(const Pack& pack,
-                                                             const DiskQueueOptions& options);
+  static absl::StatusOr<std::unique_ptr<ShardReader>> Create(
+      const Pack& pack, const DiskQueueOptions& options,
+      WeightChecks checks = WeightChecks::kEveryRead);
 
   PendingShard Submit(const ShardTarget& target);
   // The same with the caller's fence; thread-safe.
@@ -63,10 +69,15 @@ class ShardReader {
   DiskQueue& disk() { return *disk_; }
 
  private:
-  ShardReader(const Pack& pack, DiskFile file, std::unique_ptr<DiskQueue> disk);
+  ShardReader(const Pack& pack, DiskFile file, WeightChecks checks,
+              std::unique_ptr<DiskQueue> disk);
 
   const Pack& pack_;
   const DiskFile file_;
+  const WeightChecks checks_;
+  // By tensor and shard: has been read before. Of two threads that read one for the first time
+  // both check it.
+  std::vector<std::vector<std::atomic<bool>>> was_read_;
   int64_t wait_us_ = 0;
   std::unique_ptr<DiskQueue> disk_;
 };

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<WeightStream>> WeightStream::Create(
   if (options.host_ring_bytes > 0) {
     disk.memory.push_back(stream->host_ring_.bytes());
   }
-  ASSIGN_OR_RETURN(stream->reader_, ShardReader::Create(pack, disk));
+  ASSIGN_OR_RETURN(stream->reader_, ShardReader::Create(pack, disk, options.checks));
   return stream;
 }
 

@@ -32,6 +32,7 @@ struct WeightStreamOptions {
   int64_t host_ring_bytes = 0;
   int64_t device_ring_bytes = 0;
   DiskQueueOptions disk;
+  WeightChecks checks = WeightChecks::kEveryRead;
 };
 
 // `index` counts placement.streamed. What it refers to must outlive it.

@@ -41,7 +41,8 @@ class WeightStreamTest : public ::testing::TestWithParam<bool> {
     return {.compute_type = compute_type_,
             .host_ring_bytes = ring_bytes,
             .device_ring_bytes = unified() ? 0 : ring_bytes,
-            .disk = {}};
+            .disk = {},
+            .checks = checks_};
   }
   absl::Status CreateStream() {
     auto stream = WeightStream::Create(*pack_, placement_, *resident_, Options(), device_pool(),
@@ -93,6 +94,7 @@ class WeightStreamTest : public ::testing::TestWithParam<bool> {
   TemporaryFolder folder_;
   std::unique_ptr<Pack> pack_;
   ComputeType compute_type_ = ComputeType::kF32;
+  WeightChecks checks_ = WeightChecks::kEveryRead;
   WeightPlacement placement_;
   Pool host_pool_{"host", kPoolBytes};
   Pool device_pool_{"device", kPoolBytes};
@@ -154,6 +156,26 @@ TEST_P(WeightStreamTest, NamesTheShardWhoseByteFlipped) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, "checksum"));
   EXPECT_THAT(stream_->ReadAside({&bad, 1}, UploadNow(), [](const WeightShardView&) {}),
               StatusIs(absl::StatusCode::kDataLoss, tensor.name));
+}
+
+TEST_P(WeightStreamTest, ChecksOnlyTheFirstReadWhenAskedTo) {
+  const std::string path = folder_.path() + "/pack";
+  std::filesystem::copy(TinyPack("llama"), path, std::filesystem::copy_options::recursive);
+  Open(path, ComputeType::kF32, {});
+  checks_ = WeightChecks::kFirstRead;
+  ASSERT_OK(CreateStream());
+  EXPECT_OK(Bring(3, 1));
+  {
+    const ShardIndex shard = placement_.streamed[3];
+    std::fstream file(path + "/" + kExtentFile, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(pack_->manifest().tensors[shard.tensor].shards[shard.shard].offset + 5);
+    file.put('\x55');
+  }
+  EXPECT_OK(Bring(3, 1));
+  checks_ = WeightChecks::kEveryRead;
+  stream_.reset();
+  ASSERT_OK(CreateStream());
+  EXPECT_THAT(Bring(3, 1), StatusIs(absl::StatusCode::kDataLoss, "checksum"));
 }
 
 TEST_P(WeightStreamTest, SurvivesAnExtentThatShrinksMeanwhile) {
