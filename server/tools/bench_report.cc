@@ -1,11 +1,13 @@
 // BenchText and BenchJson of bench.h.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 #include "server/tools/bench.h"
 
@@ -117,6 +119,31 @@ std::string DiskText(const BenchReport& report) {
       Percent(Seconds(usage.disk_wait_us), report.seconds));
 }
 
+// Of lanes that did something.
+std::string LanesText(const SweepTimes& times) {
+  std::vector<std::string> lanes;
+  for (size_t i = 0; i < kNumLanes; ++i) {
+    const LaneTimes& lane = times.lanes[i];
+    if (lane.busy_us > 0) {
+      lanes.push_back(absl::StrFormat("%s %.0f %% (%.0f MiB)", LaneName(static_cast<LaneId>(i)),
+                                      Percent(Seconds(lane.busy_us), Seconds(times.wall_us)),
+                                      Mebibytes(lane.bytes)));
+    }
+  }
+  return lanes.empty() ? "none was busy" : absl::StrCat("busy: ", absl::StrJoin(lanes, ", "));
+}
+
+Json LanesToJson(const SweepTimes& times) {
+  Json json = Json::object();
+  for (size_t i = 0; i < kNumLanes; ++i) {
+    const LaneTimes& lane = times.lanes[i];
+    json[LaneName(static_cast<LaneId>(i))] = {{"busy_seconds", Seconds(lane.busy_us)},
+                                              {"bytes", lane.bytes},
+                                              {"waited_seconds", Seconds(lane.waited_us)}};
+  }
+  return json;
+}
+
 std::string MemoryText(const BenchOptions& options, const BenchReport& report) {
   std::string text = absl::StrFormat(
       "%.0f of %.0f MiB of the budget taken; KV pages at most %d of %d",
@@ -163,6 +190,7 @@ std::string BenchText(const BenchOptions& options, const BenchReport& report) {
     AppendLine(text, "evictions", absl::StrCat(report.evictions));
   }
   AppendLine(text, "disk", DiskText(report));
+  AppendLine(text, "lanes", LanesText(report.usage.times));
   AppendLine(text, "memory", MemoryText(options, report));
   if (report.is_cut) {
     AppendLine(text, "whole job", ProjectionText(options, report));
@@ -196,9 +224,11 @@ std::string BenchJson(const BenchOptions& options, const BenchReport& report) {
                 {{"read_bytes", report.usage.disk_read_bytes},
                  {"busy_seconds", Seconds(report.usage.disk_busy_us)},
                  {"wait_seconds", Seconds(report.usage.disk_wait_us)}}},
+               {"lanes", LanesToJson(report.usage.times)},
                {"memory",
                 {{"budget_bytes", options.engine.memory_budget_bytes},
                  {"taken_bytes", report.usage.memory_bytes},
+                 {"device_taken_bytes", report.usage.device_memory_bytes},
                  {"weight_bytes", engine.weight_bytes},
                  {"streamed_weight_bytes", engine.streamed_weight_bytes},
                  {"kv_bytes", engine.kv_budget_bytes},

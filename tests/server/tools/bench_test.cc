@@ -212,6 +212,7 @@ TEST_F(RealBenchTest, CountsWhatIsStreamed) {
   EXPECT_EQ(json["sweeps"].size(), report.sweeps.size());
   EXPECT_EQ(json["disk"]["read_bytes"], report.usage.disk_read_bytes);
   EXPECT_EQ(json["finished"], 5);
+  EXPECT_GT(json["lanes"]["compute"]["busy_seconds"], 0.0);
 }
 
 TEST_F(RealBenchTest, BeginsFromMadeUpContext) {
