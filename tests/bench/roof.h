@@ -21,4 +21,7 @@ void RunPeakLoop(const PeakLoop& loop, WorkerPool& pool);
 // Reads `bytes` bytes (64-byte aligned, a multiple of 4096), each thread its part.
 void ReadMemory(const std::byte* memory, int64_t bytes, WorkerPool& pool);
 
+// Copies as many.
+void CopyMemory(const std::byte* source, int64_t bytes, std::byte* target, WorkerPool& pool);
+
 }  // namespace nightshift
