@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
 #include <vector>
-
-#include "kernels/noise.h"
 
 namespace nightshift::cpu {
 namespace {
@@ -35,26 +32,23 @@ void ReduceSums(const float* logits, int64_t count, float tile_max, const HeadRe
   }
 }
 
-// An upper bound of NoiseAt without its logarithms: -log(-log u) <= -log(1 - u), and 1 - u is at
-// least the power of two of its exponent. The slack covers the rounding of both to f32.
-float NoiseBound(double uniform) {
-  const uint64_t exponent = std::bit_cast<uint64_t>(1.0 - uniform) >> 52;  // positive, normal
-  return static_cast<float>(1023 - static_cast<int64_t>(exponent)) * 0.6931472F + 1e-3F;
-}
-
 void ReduceWinner(const float* logits, int64_t count, int32_t first_token,
                   const HeadRequest& request, HeadState& state) {
   const bool is_noisy = request.temperature > 0.0F;
   for (int64_t i = 0; i < count; ++i) {
+    if (is_noisy) {
+      i = NextContender({.logits = logits,
+                         .count = count,
+                         .first_token = first_token,
+                         .noise_key = request.noise_key,
+                         .temperature = request.temperature,
+                         .best_noisy = state.best_noisy},
+                        i);
+      if (i == count) return;
+    }
     const int32_t token = first_token + static_cast<int32_t>(i);
     float value = logits[i];
-    if (is_noisy) {
-      value /= request.temperature;
-      const float bound = NoiseBound(UniformAt(request.noise_key, token));
-      // Few tokens can win; the others are spared two logarithms.
-      if (!(value + bound > state.best_noisy)) continue;
-      value += NoiseAt(request.noise_key, token);
-    }
+    if (is_noisy) value = value / request.temperature + NoiseAt(request.noise_key, token);
     if (value > state.best_noisy) {
       state.best_noisy = value;
       state.noisy_winner = token;

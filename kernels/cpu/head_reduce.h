@@ -20,4 +20,18 @@ float MaxOfTile(const float* logits, int64_t count);
 // Sum of exp((logit - max) * factor) over up to 64 logits.
 float SumExpOfTile(const float* logits, int64_t count, float max, float factor);
 
+// Up to 64 logits of tokens from `first_token` on, a request's noise, and what it has to beat.
+struct ContenderArgs {
+  const float* logits = nullptr;
+  int64_t count = 0;
+  int32_t first_token = 0;
+  uint64_t noise_key = 0;
+  float temperature = 1.0F;
+  float best_noisy = 0.0F;
+};
+
+// Index of a logit, from `index` on, before which none over the temperature and with its noise is
+// above the best; `count` if there is none. Spares most tokens the noise's two logarithms.
+int64_t NextContender(const ContenderArgs& args, int64_t index);
+
 }  // namespace nightshift::cpu

@@ -7,8 +7,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/head_tile.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file again for each target.
-#include <hwy/contrib/math/math-inl.h>
-
+#include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,10 +37,68 @@ float SumExpOfTileSimd(const float* logits, int64_t count, float max, float fact
     const auto shifted =
         hn::Mul(hn::Sub(LoadFirst(logits + i, part), hn::Set(d, max)), hn::Set(d, factor));
     // Exp maps NaN to 0 for being below its range: keep it, so that a broken row shows.
-    const auto term = hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
+    const auto term = hn::IfThenElse(hn::IsNaN(shifted), shifted, ExpLanes(shifted));
     total = hn::Add(total, hn::IfThenElseZero(is_real, term));
   }
   return hn::GetLane(hn::SumOfLanes(d, total));
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using U64Tag = hn::ScalableTag<uint64_t>;
+using U64Vec = hn::Vec<U64Tag>;
+using F64Tag = hn::RebindToFloat<U64Tag>;
+
+HWY_INLINE U64Vec MultiplyLow(U64Vec a, uint64_t b) {
+  const U64Tag d;
+  const hn::Repartition<uint32_t, U64Tag> d32;
+  const auto product = [&](U64Vec x, uint64_t y) HWY_ATTR {
+    return hn::MulEven(hn::BitCast(d32, x), hn::BitCast(d32, hn::Set(d, y)));
+  };
+  const auto cross = hn::Add(product(hn::ShiftRight<32>(a), b), product(a, b >> 32));
+  return hn::Add(product(a, b), hn::ShiftLeft<32>(cross));
+}
+
+// An upper bound of the noise of the tokens after state `x` of UniformAt: -log(-log u) is at most
+// -log(1 - u), and 1 - u at least the power of two of its exponent.
+HWY_INLINE hn::Vec<F64Tag> NoiseBounds(U64Vec x) {
+  const U64Tag d;
+  const F64Tag df;
+  x = MultiplyLow(hn::Xor(x, hn::ShiftRight<30>(x)), 0xbf58476d1ce4e5b9U);
+  x = MultiplyLow(hn::Xor(x, hn::ShiftRight<27>(x)), 0x94d049bb133111ebU);
+  x = hn::Xor(x, hn::ShiftRight<31>(x));
+  // (1 - u) 2^52 = m + 0.5 with the 52 bits m; as the fraction of a double m stands for 2^52 + m.
+  const auto m = hn::AndNot(hn::ShiftRight<12>(x), hn::Set(d, (uint64_t{1} << 52) - 1));
+  const auto shifted = hn::BitCast(df, hn::Or(m, hn::Set(d, uint64_t{0x433} << 52)));
+  const auto rest = hn::Sub(shifted, hn::Set(df, 0x1p52 - 0.5));
+  const auto exponent = hn::ShiftRight<52>(hn::BitCast(d, rest));
+  // Small integers become doubles in the same way.
+  const auto wide = hn::BitCast(df, hn::Or(exponent, hn::Set(d, uint64_t{0x433} << 52)));
+  const auto below_one = hn::Sub(hn::Set(df, 0x1p52 + 1023 + 52), wide);
+  return hn::Mul(below_one, hn::Set(df, 0.6931472));
+}
+#endif
+
+int64_t NextContenderSimd([[maybe_unused]] const ContenderArgs& args, int64_t index) {
+#if HWY_TARGET != HWY_SCALAR
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15U;  // of UniformAt
+  const U64Tag d;
+  const F64Tag df;
+  const hn::Rebind<float, F64Tag> half;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto steps = MultiplyLow(hn::Iota(d, 1), kStep);
+  // More than f32 rounds away, of the noise and of its sum with the logit.
+  const double slack = 0.01 + 1e-6 * std::abs(static_cast<double>(args.best_noisy));
+  const auto least = hn::Set(df, static_cast<double>(args.best_noisy) - slack);
+  for (; index + lanes <= args.count; index += lanes) {
+    const auto token = static_cast<uint64_t>(args.first_token + index);
+    const auto bounds = NoiseBounds(hn::Add(steps, hn::Set(d, args.noise_key + token * kStep)));
+    const auto logits =
+        hn::Div(hn::LoadU(half, args.logits + index), hn::Set(half, args.temperature));
+    const auto can_win = hn::Gt(hn::Add(hn::PromoteTo(df, logits), bounds), least);
+    if (!hn::AllFalse(df, can_win)) return index + hn::FindFirstTrue(df, can_win);
+  }
+#endif
+  return index;
 }
 
 }  // namespace nightshift::cpu::HWY_NAMESPACE
@@ -52,6 +109,7 @@ namespace nightshift::cpu {
 
 HWY_EXPORT(MaxOfTileSimd);
 HWY_EXPORT(SumExpOfTileSimd);
+HWY_EXPORT(NextContenderSimd);
 
 float MaxOfTile(const float* logits, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(MaxOfTileSimd)(logits, count);
@@ -59,6 +117,10 @@ float MaxOfTile(const float* logits, int64_t count) {
 
 float SumExpOfTile(const float* logits, int64_t count, float max, float factor) {
   return HWY_DYNAMIC_DISPATCH(SumExpOfTileSimd)(logits, count, max, factor);
+}
+
+int64_t NextContender(const ContenderArgs& args, int64_t index) {
+  return HWY_DYNAMIC_DISPATCH(NextContenderSimd)(args, index);
 }
 
 }  // namespace nightshift::cpu

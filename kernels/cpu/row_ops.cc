@@ -8,8 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/row_ops.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file again for each target.
-#include <hwy/contrib/math/math-inl.h>
-
+#include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/cpu/soft_cap-inl.h"
 
@@ -79,7 +78,7 @@ HWY_INLINE F32Vec Silu(F32Vec x) {
   const F32Tag d;
   // Beyond 88 the result is below 1e-36; the bound keeps exp finite.
   const auto exponent = hn::Min(hn::Neg(x), hn::Set(d, 88.0F));
-  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), hn::Exp(d, exponent)));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), ExpLanes(exponent)));
 }
 
 // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) = x / (1 + exp(-2 u)).
@@ -88,7 +87,7 @@ HWY_INLINE F32Vec GeluTanh(F32Vec x) {
   const auto cubic = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.044715F), hn::Set(d, 1.0F));
   const auto twice_u = hn::Mul(hn::Mul(x, cubic), hn::Set(d, 1.5957691216057308F));
   const auto exponent = hn::Min(hn::Neg(twice_u), hn::Set(d, 88.0F));
-  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), hn::Exp(d, exponent)));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0F), ExpLanes(exponent)));
 }
 
 // x Phi(x), with Phi(-|x|) = 0.5 erfc(z) and z = |x| / sqrt(2).
@@ -107,7 +106,7 @@ HWY_INLINE F32Vec GeluErf(F32Vec x) {
     p = hn::MulAdd(p, t, hn::Set(d, kCoefficients[i]));
   }
   const auto tail =
-      hn::Mul(hn::Mul(hn::Set(d, 0.5F), hn::Mul(t, p)), hn::Exp(d, hn::Neg(hn::Mul(z, z))));
+      hn::Mul(hn::Mul(hn::Set(d, 0.5F), hn::Mul(t, p)), ExpLanes(hn::Neg(hn::Mul(z, z))));
   const auto phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
   return hn::Mul(x, phi);
 }
