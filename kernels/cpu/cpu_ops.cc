@@ -291,28 +291,16 @@ void CpuOps::Attention(const AttentionArgs& args) {
   CHECK_GE(args.window, 0);
   CHECK_EQ(args.q.columns, args.num_heads * layout.head_width);
   CheckSameShape(args.q, args.out);
-  const int64_t task_rows = AttentionTaskRows(args);
-  std::vector<AttentionTask> tasks;
   for (const AttentionSpan& span : args.spans) {
     const int64_t pages = static_cast<int64_t>(span.pages.size());
     CHECK_LE(span.first_position + span.num_rows, pages * kPagePositions);
     CHECK_LE(span.first_row + span.num_rows, args.q.rows);
-    for (int64_t row = 0; row < span.num_rows; row += task_rows) {
-      for (int64_t head = 0; head < layout.kv_heads; ++head) {
-        tasks.push_back({.args = &args,
-                         .span = &span,
-                         .first_row = row,
-                         .num_rows = std::min(task_rows, span.num_rows - row),
-                         .kv_head = head,
-                         .uses_dots = has_bf16_dots_ && layout.dtype == DType::kBF16});
-      }
-    }
   }
-  if (tasks.empty()) return;
-  const int64_t scratch_floats = AttentionScratchFloats(tasks.front());
+  const bool uses_dots = has_bf16_dots_ && layout.dtype == DType::kBF16;
+  const std::vector<AttentionTask> tasks = CutAttention(args, uses_dots, pool_.num_threads());
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int worker) {
     AttentionTask task = tasks[static_cast<size_t>(index)];
-    task.scratch = worker_scratch_[static_cast<size_t>(worker)].Get(scratch_floats);
+    task.scratch = worker_scratch_[static_cast<size_t>(worker)].Get(AttentionScratchFloats(task));
     AttendTask(task);
   });
 }

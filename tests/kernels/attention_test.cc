@@ -162,6 +162,9 @@ TEST_P(AttentionTest, AgreesWithTheOracleForEachGrouping) {
     ExpectOracle(*device, compute, Sequence(100, 5, 5, 24, 3));
     ExpectOracle(*device, compute, Sequence(100, 9, 3, 24, 4));
     ExpectOracle(*device, compute, Sequence(70, 71, 1, 8, 5));
+    for (const int64_t group : {1, 4, 8, 16}) {
+      ExpectOracle(*device, compute, Sequence(1, 2 * group, 2, 64, 6));
+    }
   }
 }
 
@@ -224,6 +227,91 @@ TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingAndThreadCount) {
       for (const int64_t chunk : {1, 7, 16, 64, 100}) {
         EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, chunk)), whole) << "chunk " << chunk;
       }
+    }
+  }
+}
+
+// Decode takes keys and values as they lie in the pages where a head has few queries, in blocks of
+// four and eight; a prompt lays them out.
+TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachGrouping) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17}) {
+      SCOPED_TRACE(group);
+      const Sequence sequence(75, 3 * group, 3, group == 8 ? 128 : 32, 70);
+      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)),
+                BitsOf(Attend(*one, compute, sequence, sequence.tokens)));
+    }
+  }
+}
+
+TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWidth) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t width : {8, 16, 48, 64, 80, 96, 128, 256}) {
+      SCOPED_TRACE(width);
+      const Sequence sequence = Sequence(70, 4, 2, width, 71).WithSoftcap(3.0F);
+      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)), whole);
+      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 3)), whole);
+    }
+  }
+}
+
+TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWindow) {
+  const auto one = CreateDevice(1);
+  const auto two = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const int64_t window : {1, 7, 33, 64, 80}) {
+      SCOPED_TRACE(window);
+      const Sequence sequence = Sequence(150, 4, 2, 64, 72).WithWindow(window);
+      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)), whole);
+      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 5)), whole);
+    }
+  }
+}
+
+// Ragged: one request is long, and there are fewer of them than parts that the heads make.
+TEST_P(AttentionTest, DecodesRaggedRequestsToTheBitsOfEachAlone) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : kComputeTypes) {
+    for (const std::vector<int64_t>& lengths :
+         {std::vector<int64_t>{200}, {3, 130}, {1, 64, 65, 7, 190, 33, 2, 128, 96, 31}}) {
+      std::vector<Sequence> sequences;
+      std::vector<Pages> pages;
+      std::vector<AttentionSpan> spans;
+      std::vector<float> q;
+      std::vector<float> expected;
+      const KvPageLayout layout = LayoutOf(Sequence(1, 12, 6, 32, 0), compute);
+      for (const int64_t length : lengths) {
+        sequences.emplace_back(length, 12, 6, 32, static_cast<uint64_t>(length));
+        const Sequence& sequence = sequences.back();
+        pages.emplace_back(layout, length);
+        const auto out =
+            AttendChunk(device->ops(compute), layout, sequence, pages.back(), 0, length);
+        const auto last = RowsOf(out, 12 * 32, length - 1, 1);
+        expected.insert(expected.end(), last.begin(), last.end());
+        const auto row = RowsOf(sequence.q, 12 * 32, length - 1, 1);
+        q.insert(q.end(), row.begin(), row.end());
+      }
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        spans.push_back({.first_row = static_cast<int64_t>(i),
+                         .num_rows = 1,
+                         .first_position = lengths[i] - 1,
+                         .pages = pages[i].span()});
+      }
+      Matrix rows(12 * 32, q);
+      Matrix out(static_cast<int64_t>(lengths.size()), 12 * 32);
+      device->ops(compute).Attention({.q = rows.view(),
+                                      .out = out.view(),
+                                      .layout = layout,
+                                      .num_heads = 12,
+                                      .scale = sequences.front().scale(),
+                                      .spans = spans});
+      EXPECT_EQ(BitsOf(out.values()), BitsOf(expected)) << lengths.size() << " requests";
     }
   }
 }
