@@ -3,6 +3,7 @@ disk and the cores can do at most, memory cgroups, lines of JSON."""
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -150,12 +151,17 @@ def kernel_rates(case, *options):
     return rates
 
 
+@functools.cache
 def matmul_rate(shape, rows, threads):
-    """FLOP/s of the best of ours, oneDNN and (f32 only) OpenBLAS for so many rows in bf16."""
-    rates = kernel_rates(f"matmul bf16 M={rows} {shape.matmul_case}", "--rows", rows, "--threads",
-                         threads)
-    return max(rate for name, rate in rates.items()
-               if name in ("ours GFLOP/s", "oneDNN", "OpenBLAS"))
+    """FLOP/s of the best of ours, oneDNN and (f32 only) OpenBLAS for so many rows in bf16, the best
+    of three tries: what disturbs one makes it slower, never faster."""
+    best = 0.0
+    for _ in range(3):
+        rates = kernel_rates(f"matmul bf16 M={rows} {shape.matmul_case}", "--rows", rows,
+                             "--threads", threads)
+        best = max(best, *(rate for name, rate in rates.items()
+                           if name in ("ours GFLOP/s", "oneDNN", "OpenBLAS")))
+    return best
 
 
 def memory_rate(threads):
