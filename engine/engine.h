@@ -148,7 +148,7 @@ class Engine {
   // Advances every held request by its span. A finished request has left the engine and its pages
   // are free when this returns. An error concerns the whole block: nothing of it was sampled.
   // Errors: INTERNAL (logits that are not finite, with the request; a device's fault), DATA_LOSS (a
-  // shard that cannot be read or whose checksum differs: this engine is of no use any more).
+  // shard is not what was imported), FAILED_PRECONDITION (the disk cannot read it). Of no use then.
   virtual absl::StatusOr<SweepResult> Sweep() = 0;
   // Takes requests out with their state; unknown ids are skipped.
   virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;

@@ -32,7 +32,7 @@ absl::Status PieceError(const Transfer& transfer, const Piece& piece, int64_t re
   const int error = static_cast<int>(-result);
   const std::string message = absl::StrCat(what, ": ", std::strerror(error));
   return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(message)
-                                            : absl::DataLossError(message);
+                                            : absl::FailedPreconditionError(message);
 }
 
 absl::Status Verify(const Transfer& transfer) {

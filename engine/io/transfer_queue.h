@@ -65,8 +65,8 @@ class TransferQueue {
   std::optional<Piece> Take(bool wait);
   // `result`: bytes moved, or minus errno. What is missing of the piece, and pieces that were
   // interrupted, are given out again. With its last piece a transfer's fence is completed, by this
-  // thread, which verifies the checksum. Statuses: DATA_LOSS (checksum, end of file, EIO) and
-  // RESOURCE_EXHAUSTED (disk full), naming file and offset.
+  // thread, which verifies the checksum. Errors: DATA_LOSS (checksum, end), FAILED_PRECONDITION
+  // (the disk says no, EIO and others), RESOURCE_EXHAUSTED (disk full), naming file and offset.
   void Finish(const Piece& piece, int64_t result);
   // Hands a piece back that has not been moved, to be given out again.
   void Return(const Piece& piece);

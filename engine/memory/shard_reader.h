@@ -50,7 +50,7 @@ class ShardReader {
   PendingShard Submit(const ShardTarget& target);
   // The same with the caller's fence; thread-safe.
   void Submit(const ShardTarget& target, Fence* fence);
-  // Errors: DATA_LOSS naming tensor, shard, file and offset.
+  // Errors: DATA_LOSS, FAILED_PRECONDITION as TransferQueue, naming tensor, shard, file, offset.
   absl::Status Wait(const PendingShard& pending);
   // The status of a shard's transfer with the names of tensor and shard.
   absl::Status Name(ShardIndex shard, const absl::Status& status) const;

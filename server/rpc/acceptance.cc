@@ -55,6 +55,10 @@ uint64_t DrawSeed() {
 
 absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string& name) {
   auto model = catalog.Find(name);
+  if (absl::IsFailedPrecondition(model.status())) {
+    catalog.Rescan();  // it may have been imported again
+    model = catalog.Find(name);
+  }
   if (absl::IsNotFound(model.status())) {
     return MakeError(absl::StatusCode::kNotFound, reason::kModelNotFound, model.status().message(),
                      {{"model", name}});

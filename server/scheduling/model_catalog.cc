@@ -1,7 +1,6 @@
 #include "server/scheduling/model_catalog.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -31,10 +30,16 @@ std::string NameOf(const std::string& path) {
   return (known.has_filename() ? known : known.parent_path()).filename().string();
 }
 
+std::filesystem::file_time_type WrittenAt(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::last_write_time(std::filesystem::path(path) / kExtentFile, error);
+}
+
 CatalogModel Inspect(const std::string& path) {
   CatalogModel model;
   model.name = NameOf(path);
   model.path = path;
+  model.changed = WrittenAt(path);
   const absl::StatusOr<std::unique_ptr<Pack>> pack = Pack::Open(path);
   if (!pack.ok()) {
     model.status = pack.status();
@@ -88,7 +93,25 @@ void ModelCatalog::Rescan() {
     models.emplace(model.name, model);  // a pack that was named wins over one that was found
   }
   MutexLock lock(mutex_);
+  for (auto& [name, model] : models) {
+    const auto marked = unusable_.find(model.path);
+    if (marked != unusable_.end() && marked->second.changed == model.changed &&
+        model.status.ok()) {
+      model.status = marked->second.status;
+    }
+  }
   models_ = std::move(models);
+}
+
+void ModelCatalog::MarkUnusable(const std::string& name, const absl::Status& why) {
+  MutexLock lock(mutex_);
+  const auto found = models_.find(name);
+  if (found == models_.end()) {
+    return;  // its pack is gone
+  }
+  found->second.changed = WrittenAt(found->second.path);
+  found->second.status = why;
+  unusable_[found->second.path] = found->second;
 }
 
 std::vector<CatalogModel> ModelCatalog::List() const {

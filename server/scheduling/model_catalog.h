@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,10 +26,12 @@ struct CatalogModel {
   int64_t vocabulary = 0;
   bool has_tokenizer = false;
   bool has_chat_template = false;
+  // When its weights were last written; the least value when that cannot be read.
+  std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();
   absl::Status status;  // why the pack cannot be served
 };
 
-// Thread-safe. Rescan sees packs that were added while the daemon runs.
+// Thread-safe. Rescan sees packs that were added or changed while the daemon runs.
 class ModelCatalog {
  public:
   // `paths`: pack folders; `models_directory`: a folder of packs; either may be empty.
@@ -38,12 +41,17 @@ class ModelCatalog {
   // Empty name: the only model. NOT_FOUND names those that exist; FAILED_PRECONDITION: not
   // loadable.
   absl::StatusOr<CatalogModel> Find(const std::string& name);
+  // The model turned out to have wrong weights: it cannot be served until they are written anew or
+  // the daemon starts anew.
+  void MarkUnusable(const std::string& name, const absl::Status& why);
 
  private:
   const std::vector<std::string> paths_;
   const std::string models_directory_;
   mutable Mutex mutex_;
   std::map<std::string, CatalogModel> models_ ABSL_GUARDED_BY(mutex_);
+  // Models as they were when they were marked, by path.
+  std::map<std::string, CatalogModel> unusable_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace nightshift

@@ -129,6 +129,8 @@ class Runner::Loop {
   // --- the model ---
   bool ChooseSession();
   void OpenSession(const ModelKey& key);
+  // Wrong weights stay wrong: no job of the model is begun until its pack is written anew.
+  void MarkIfLost(const ModelKey& key, const absl::Status& error);
   // Gives every row in hand back to the store, with its progress and without counting the attempt.
   void GiveAllBack();
   void CloseSession();
@@ -353,6 +355,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
     return;
   }
   if (!session.ok()) {
+    MarkIfLost(key, session.status());
     FailJobsOf(key, session.status());
     return;
   }
@@ -364,6 +367,13 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   LOG(INFO) << "model_loaded model=" << key.model
             << " mode=" << session_->engine->info().numeric_mode
             << " load_us=" << clock_.MonotonicMicros() - start_us;
+}
+
+void Runner::Loop::MarkIfLost(const ModelKey& key, const absl::Status& error) {
+  if (absl::IsDataLoss(error)) {
+    LOG(ERROR) << "model_unusable model=" << key.model << " error=\"" << error.message() << "\"";
+    catalog_.MarkUnusable(key.model, error);
+  }
 }
 
 void Runner::Loop::CloseSession() {
@@ -510,7 +520,7 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
              << " error=\"" << error.message() << "\"";
   // Weights that cannot be read twice are no fault of a row: the jobs of the model fail.
   const ModelKey key = session_->key;
-  const bool lost_weights = absl::IsDataLoss(error);
+  const bool lost_weights = absl::IsDataLoss(error) || absl::IsFailedPrecondition(error);
   const bool is_unusable = lost_weights && unreadable_ == key;
   unreadable_ = lost_weights ? std::optional(key) : std::nullopt;
   std::vector<RowProgress> again;
@@ -530,6 +540,7 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
   GiveAllBack();
   CloseSession();
   if (is_unusable) {
+    MarkIfLost(key, error);
     FailJobsOf(key, error);
   }
   jobs_changed_ = true;

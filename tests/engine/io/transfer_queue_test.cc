@@ -100,7 +100,7 @@ TEST_F(TransferQueueTest, NamesFileAndOffsetOfAnErrorAndGivesNothingMoreOut) {
   ExpectNothing();
   EXPECT_FALSE(fence_.is_complete());
   queue_.Finish(first, 2 * kBlock);
-  EXPECT_THAT(fence_.Wait(), StatusIs(absl::StatusCode::kDataLoss, "/file at offset 8192: Input"));
+  EXPECT_THAT(fence_.Wait(), StatusIs(absl::StatusCode::kFailedPrecondition, "/file at offset 8192: Input"));
 }
 
 TEST_F(TransferQueueTest, TellsAFileThatEndsFromADiskThatIsFull) {

@@ -1,10 +1,12 @@
 #include "server/scheduling/model_catalog.h"
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "engine/model/pack.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_packs.h"
@@ -68,6 +70,23 @@ TEST_F(ModelCatalogTest, ARescanSeesPacksThatWereAdded) {
   AddPack("b");
   catalog.Rescan();
   EXPECT_OK(catalog.Find("b"));
+}
+
+TEST_F(ModelCatalogTest, AMarkedModelIsRefusedUntilItsWeightsAreWrittenAnew) {
+  AddPack("a");
+  AddPack("b");
+  ModelCatalog catalog({}, folder_.path());
+  catalog.MarkUnusable("a", absl::DataLossError("shard 2 of layers.1.up.weight"));
+  catalog.MarkUnusable("unknown", absl::DataLossError("gone"));
+  catalog.Rescan();
+  EXPECT_THAT(catalog.Find("a"), StatusIs(absl::StatusCode::kFailedPrecondition, "layers.1.up"));
+  EXPECT_THAT(catalog.List()[0].status, StatusIs(absl::StatusCode::kDataLoss, "layers.1.up"));
+  EXPECT_OK(catalog.Find("b"));
+  const std::string extent = folder_.path() + "/a/" + kExtentFile;
+  std::filesystem::last_write_time(
+      extent, std::filesystem::last_write_time(extent) + std::chrono::seconds(1));
+  catalog.Rescan();
+  EXPECT_OK(catalog.Find("a"));
 }
 
 }  // namespace

@@ -446,10 +446,35 @@ TEST_P(RunnerTest, AFailedSweepSendsItsRowsBackOnce) {
   EXPECT_EQ(results[19].completion().attempt(), 1);
 }
 
-// One failed read may be the disk's bad moment; the same again is a model that cannot be used.
-TEST_P(RunnerTest, WeightsThatCannotBeReadTwiceFailTheJob) {
+// Bytes that are wrong twice are wrong for every job; only what was written anew is tried again.
+TEST_P(RunnerTest, AModelOfWrongWeightsIsServedNoMore) {
   world_.control.FailNextSweeps({absl::DataLossError("checksum of layers.3.up.weight"),
                                  absl::DataLossError("checksum of layers.3.up.weight")});
+  world_.Start();
+  world_.Submit("job", MakeRows(40), Spec(10));
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kFailed);
+  world_.Submit("next", MakeRows(3), Spec(10));
+  const JobRecord next = world_.WaitForEnd("next");
+  EXPECT_EQ(next.state, JobState::kFailed);
+  EXPECT_THAT(next.error, HasSubstr("layers.3.up.weight"));
+  world_.Submit("other", MakeRows(3), Spec(10), "llama_tied");
+  EXPECT_EQ(world_.WaitForEnd("other").state, JobState::kSucceeded);
+}
+
+TEST_P(RunnerTest, OneFailedReadSendsTheRowsBackOnce) {
+  const std::vector<InputRow> rows = MakeRows(20);
+  world_.control.FailNextSweeps({absl::FailedPreconditionError("at offset 4096: Input/output error")});
+  world_.Start();
+  world_.Submit("job", rows, Spec(10));
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
+  ExpectCompletions("job", rows, Spec(10));
+  EXPECT_EQ(world_.Results("job")[0].completion().attempt(), 2);
+}
+
+// One failed read may be the disk's bad moment; at the same again the jobs fail, until another one asks.
+TEST_P(RunnerTest, WeightsThatCannotBeReadTwiceFailTheJob) {
+  world_.control.FailNextSweeps({absl::FailedPreconditionError("read of layers.3.up.weight"),
+                                 absl::FailedPreconditionError("read of layers.3.up.weight")});
   world_.Start();
   world_.Submit("job", MakeRows(40), Spec(10));
   const JobRecord job = world_.WaitForEnd("job");
