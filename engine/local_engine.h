@@ -42,6 +42,10 @@ class LocalEngine : public Engine {
 
   std::vector<StepTimes> Timeline() const override { return executor_->timeline().steps(); }
 
+  // Experts that are read from disk; null when no weights are.
+  const ExpertStream* expert_stream() const {
+    return stream_ == nullptr ? nullptr : &stream_->experts();
+  }
   // For tests: the logits [T, V] at every position of `tokens`, computed in sweeps of its own like
   // the prompt of a request. Nothing may be held.
   absl::StatusOr<std::vector<float>> ForwardLogits(const std::vector<int32_t>& tokens);

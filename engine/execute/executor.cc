@@ -582,10 +582,29 @@ void Executor::Release() {
 
 void Executor::ReadAside(std::span<const ShardIndex> shards,
                          const std::function<void(const WeightShardView&)>& use) {
-  const auto upload = [this](std::span<const std::byte> from, std::span<std::byte> to) {
-    return lanes_.RunNow(LaneId::kUpload, [&] { return parts_.device.Upload(from, to); });
-  };
+  const auto upload = [this](auto from, auto to) { return UploadNow(from, to); };
   fault_.Update(parts_.stream->ReadAside(shards, upload, use));
+}
+
+void Executor::BeginExperts(const ExpertDemand& demand) {
+  if (parts_.stream != nullptr) {
+    parts_.stream->BeginExperts(demand);
+  }
+}
+
+WeightShardView Executor::AcquireOfExpert(ShardIndex expected) {
+  const auto upload = [this](auto from, auto to) { return UploadNow(from, to); };
+  const WeightStream::ExpertShard shard = parts_.stream->AcquireOfExpert(expected, upload);
+  fault_.Update(shard.status);
+  return shard.view;
+}
+
+void Executor::ReleaseOfExpert() {
+  parts_.stream->ReleaseOfExpert();
+}
+
+absl::Status Executor::UploadNow(std::span<const std::byte> from, std::span<std::byte> to) {
+  return lanes_.RunNow(LaneId::kUpload, [&] { return parts_.device.Upload(from, to); });
 }
 
 }  // namespace nightshift

@@ -155,6 +155,11 @@ class Executor : private WeightAccess {
   void Release() override;
   void ReadAside(std::span<const ShardIndex> shards,
                  const std::function<void(const WeightShardView&)>& use) override;
+  void BeginExperts(const ExpertDemand& demand) override;
+  WeightShardView AcquireOfExpert(ShardIndex expected) override;
+  void ReleaseOfExpert() override;
+  // A copy to the device that is waited for.
+  absl::Status UploadNow(std::span<const std::byte> from, std::span<std::byte> to);
 
   const ExecutorParts parts_;
   const ModelConfig& config_;

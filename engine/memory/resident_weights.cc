@@ -90,10 +90,26 @@ absl::StatusOr<std::unique_ptr<ResidentWeights>> ResidentWeights::Load(
     ASSIGN_OR_RETURN(resident->host_,
                      host_pool.Reserve(placement.host_bytes, "weights beside the device"));
   }
+  resident->by_tensor_.resize(pack.manifest().tensors.size(), nullptr);
   Loader loader(pack, placement, compute_type, *resident);
   RETURN_IF_ERROR(loader.LoadModel());
   RETURN_IF_ERROR(loader.ReadShards(disk, device_pool, host_pool, device));
   return resident;
+}
+
+std::span<const std::byte> ResidentWeights::FindOnHost(ShardIndex shard) const {
+  const auto found = host_shards_.find({shard.tensor, shard.shard});
+  return found == host_shards_.end() ? std::span<const std::byte>() : found->second;
+}
+
+std::byte* ResidentWeights::Exchange(ShardIndex in, ShardIndex out) {
+  WeightShardView& source = view(out);
+  WeightShardView& target = view(in);
+  CHECK(source.data != nullptr && target.data == nullptr);
+  CHECK(source.dtype == target.dtype && source.outputs == target.outputs &&
+        source.inputs == target.inputs);
+  target.data = std::exchange(source.data, nullptr);
+  return device_.bytes().data() + (target.data - device_.bytes().data());
 }
 
 absl::Status ResidentWeights::Loader::LoadModel() {
@@ -202,6 +218,7 @@ absl::Status ResidentWeights::Loader::LoadMatrix(const std::string& name, int64_
   RETURN_IF_ERROR(CheckShape(*tensor, outputs, inputs));
   target.tensor = IndexOf(*tensor);
   std::vector<WeightShardView>& shards = target_.shards_.emplace_back();
+  target_.by_tensor_[target.tensor] = &shards;
   for (size_t i = 0; i < tensor->shards.size(); ++i) {
     shards.push_back(LoadedShardView(*tensor, i, compute_type_, Place({target.tensor, i})));
   }

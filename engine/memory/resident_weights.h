@@ -41,15 +41,24 @@ class ResidentWeights {
   std::span<const std::byte> HostShard(ShardIndex shard) const {
     return host_shards_.at({shard.tensor, shard.shard});
   }
+  // The same, or empty where the host does not keep it.
+  std::span<const std::byte> FindOnHost(ShardIndex shard) const;
+
+  // Gives the place of `out`, a shard of a matrix on the device, to `in`, one of the same size that
+  // lies on disk, and returns it: the caller brings the bytes of `in`, as ops read them, before any
+  // use.
+  std::byte* Exchange(ShardIndex in, ShardIndex out);
 
  private:
   class Loader;
   ResidentWeights() = default;
+  WeightShardView& view(ShardIndex shard) { return (*by_tensor_[shard.tensor])[shard.shard]; }
 
   Buffer device_;
   Buffer host_;
   std::map<std::pair<size_t, size_t>, std::span<const std::byte>> host_shards_;
   std::deque<std::vector<WeightShardView>> shards_;  // stable addresses for the views
+  std::vector<std::vector<WeightShardView>*> by_tensor_;  // of shards_; null for vectors
   ModelWeights weights_;
 };
 

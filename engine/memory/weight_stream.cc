@@ -1,5 +1,6 @@
 #include "engine/memory/weight_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/model/weight_loader.h"
@@ -37,7 +38,7 @@ int64_t WeightStream::DeviceBytes(const WeightPlacement& placement,
 }
 
 absl::StatusOr<std::unique_ptr<WeightStream>> WeightStream::Create(
-    const Pack& pack, const WeightPlacement& placement, const ResidentWeights& resident,
+    const Pack& pack, const WeightPlacement& placement, ResidentWeights& resident,
     const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device) {
   std::unique_ptr<WeightStream> stream(
       new WeightStream(placement, resident, options.compute_type, device));
@@ -68,6 +69,8 @@ absl::StatusOr<std::unique_ptr<WeightStream>> WeightStream::Create(
     disk.memory.push_back(stream->host_ring_.bytes());
   }
   ASSIGN_OR_RETURN(stream->reader_, ShardReader::Create(pack, disk, options.checks));
+  stream->experts_ = std::make_unique<ExpertStream>(*stream->reader_, stream->host_aside_.bytes(),
+                                                    stream->slot_bytes_, resident);
   return stream;
 }
 
@@ -139,16 +142,48 @@ absl::Status WeightStream::ReadAside(std::span<const ShardIndex> shards, const U
   return status;
 }
 
-WeightShardView WeightStream::ViewOf(ShardIndex shard, std::span<const std::byte> stored) {
-  const TensorEntry& tensor = reader_->TensorOf(shard);
-  const std::byte* data = stored.data();
-  if (LoadedDType(tensor.dtype, compute_type_) != tensor.dtype) {
-    const size_t bytes = static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
-    ExpandShard(tensor, shard.shard, compute_type_, stored, expanded_.bytes().first(bytes),
-                device_.workers());
-    data = expanded_.bytes().data();
+WeightStream::ExpertShard WeightStream::AcquireOfExpert(ShardIndex expected,
+                                                        const UploadNow& upload) {
+  const ExpertStream::Arrival arrival = experts_->Acquire();
+  CHECK(arrival.shard == expected);
+  ExpertShard result{.view = {}, .status = arrival.status};
+  std::span<const std::byte> stored = arrival.stored;
+  if (!device_.unified_memory()) {
+    const bool stays_as_stored = arrival.place != nullptr && !IsExpanded(expected);
+    const std::span<std::byte> there = stays_as_stored
+                                           ? std::span(arrival.place, stored.size())
+                                           : device_aside_.bytes().first(stored.size());
+    result.status.Update(upload(stored, there));
+    stored = there;
   }
-  return LoadedShardView(tensor, shard.shard, compute_type_, data);
+  result.view = arrival.place == nullptr ? ViewOf(expected, stored)
+                                         : Settle(expected, stored, arrival.place);
+  return result;
+}
+
+WeightShardView WeightStream::ViewOf(ShardIndex shard, std::span<const std::byte> stored) {
+  if (IsExpanded(shard)) {
+    return Settle(shard, stored, expanded_.bytes().data());
+  }
+  return LoadedShardView(reader_->TensorOf(shard), shard.shard, compute_type_, stored.data());
+}
+
+WeightShardView WeightStream::Settle(ShardIndex shard, std::span<const std::byte> stored,
+                                     std::byte* place) {
+  const TensorEntry& tensor = reader_->TensorOf(shard);
+  const size_t bytes = static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
+  if (IsExpanded(shard)) {
+    ExpandShard(tensor, shard.shard, compute_type_, stored, {place, bytes}, device_.workers());
+  } else if (stored.data() != place) {
+    CHECK_EQ(stored.size(), bytes);
+    std::copy(stored.begin(), stored.end(), place);
+  }
+  return LoadedShardView(tensor, shard.shard, compute_type_, place);
+}
+
+bool WeightStream::IsExpanded(ShardIndex shard) const {
+  const TensorEntry& tensor = reader_->TensorOf(shard);
+  return LoadedDType(tensor.dtype, compute_type_) != tensor.dtype;
 }
 
 }  // namespace nightshift

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/memory/expert_stream.h"
 #include "engine/memory/pool.h"
 #include "engine/memory/resident_weights.h"
 #include "engine/memory/shard_reader.h"
@@ -48,7 +49,7 @@ class WeightStream {
 
   // Errors: RESOURCE_EXHAUSTED (pool); as ShardReader::Create.
   static absl::StatusOr<std::unique_ptr<WeightStream>> Create(
-      const Pack& pack, const WeightPlacement& placement, const ResidentWeights& resident,
+      const Pack& pack, const WeightPlacement& placement, ResidentWeights& resident,
       const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device);
 
   size_t num_shards() const { return placement_.streamed.size(); }
@@ -67,7 +68,18 @@ class WeightStream {
   // Adds tensor and shard to what went wrong with one.
   absl::Status Name(size_t index, const absl::Status& status) const;
 
-  // Shards that are not next (tables of which rows are needed, experts, a second look at the head):
+  // As WeightAccess; experts change places with those that `resident` has on the device.
+  void BeginExperts(const ExpertDemand& demand) { experts_->Begin(demand); }
+  // The next shard of an expert, on the device. After an error it is memory without meaning.
+  struct ExpertShard {
+    WeightShardView view;
+    absl::Status status;
+  };
+  ExpertShard AcquireOfExpert(ShardIndex expected, const UploadNow& upload);
+  void ReleaseOfExpert() { experts_->Release(); }
+  const ExpertStream& experts() const { return *experts_; }
+
+  // Shards that are not next (tables of which rows are needed, a second look at the head):
   // hands them to `use` one by one, in order. Waits for the disk. After an error what `use` gets is
   // memory without meaning.
   absl::Status ReadAside(std::span<const ShardIndex> shards, const UploadNow& upload,
@@ -80,6 +92,9 @@ class WeightStream {
                ComputeType compute_type, Device& device);
   // A shard as ops read it, of its stored bytes on the device or of expanded_.
   WeightShardView ViewOf(ShardIndex shard, std::span<const std::byte> stored);
+  // The same, at `place` on the device, where the stored bytes may be already.
+  WeightShardView Settle(ShardIndex shard, std::span<const std::byte> stored, std::byte* place);
+  bool IsExpanded(ShardIndex shard) const;
   size_t StoredBytes(ShardIndex shard) const {
     return static_cast<size_t>(reader_->EntryOf(shard).bytes);
   }
@@ -94,6 +109,7 @@ class WeightStream {
   Buffer device_aside_;    // one shard
   Buffer expanded_;        // one shard, on the device
   size_t slot_bytes_ = 0;  // of host_aside_
+  std::unique_ptr<ExpertStream> experts_;
   // Destroyed first: completes the fences of what is on its way, which writes no memory any more
   // then.
   std::unique_ptr<ShardReader> reader_;

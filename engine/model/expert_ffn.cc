@@ -31,6 +31,9 @@ void ExpertFeedForward::Run(const LayerWeights& weights, std::span<float> scratc
   ops_.RmsNorm(hidden, weights.ffn_norm.weight, config_.norm_epsilon, x);
   Route(weights.router, x, memory.rest());
   ListRowsByExpert();
+  if (access_ != nullptr) {
+    BeginExperts(weights.experts);
+  }
   for (size_t expert = 0; expert < weights.experts.size(); ++expert) {
     const size_t first = static_cast<size_t>(first_of_expert_[expert]);
     const size_t count = static_cast<size_t>(first_of_expert_[expert + 1]) - first;
@@ -73,6 +76,31 @@ void ExpertFeedForward::ListRowsByExpert() {
   }
 }
 
+void ExpertFeedForward::BeginExperts(std::span<const ExpertWeights> experts) {
+  hit_.clear();
+  streamed_.clear();
+  next_streamed_ = 0;
+  const auto add = [&](const MatMulWeights& weights) {
+    for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
+      if (weights.matrix.shards[i].data == nullptr) {
+        streamed_.push_back({weights.tensor, i});
+      }
+    }
+  };
+  for (size_t expert = 0; expert < experts.size(); ++expert) {
+    const int64_t rows = first_of_expert_[expert + 1] - first_of_expert_[expert];
+    if (rows > 0) {
+      hit_.push_back(expert);
+    }
+    for (int64_t first = 0; first < rows; first += piece_rows_) {
+      add(experts[expert].gate);
+      add(experts[expert].up);
+      add(experts[expert].down);
+    }
+  }
+  access_->BeginExperts({.experts = experts, .hit = hit_, .streamed = streamed_});
+}
+
 void ExpertFeedForward::RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
                                   std::span<const float> factors, MatrixView x,
                                   std::span<float> scratch, MatrixView hidden) {
@@ -99,16 +127,15 @@ void ExpertFeedForward::Linear(const MatMulWeights& weights, MatrixView x, Matri
   const auto multiply = [&](const WeightShardView& shard) {
     ops_.MatMul({.x = x, .weight = shard, .bias = weights.bias, .out = out});
   };
-  std::vector<ShardIndex> hit;
   for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
-    if (weights.matrix.shards[i].data != nullptr) {
-      multiply(weights.matrix.shards[i]);
+    const ShardIndex shard{weights.tensor, i};
+    if (next_streamed_ < streamed_.size() && streamed_[next_streamed_] == shard) {
+      ++next_streamed_;
+      multiply(access_->AcquireOfExpert(shard));
+      access_->ReleaseOfExpert();
     } else {
-      hit.push_back({weights.tensor, i});
+      multiply(weights.matrix.shards[i]);
     }
-  }
-  if (!hit.empty()) {
-    access_->ReadAside(hit, multiply);
   }
 }
 

@@ -33,10 +33,12 @@ class ExpertFeedForward {
  private:
   void Route(const MatMulWeights& router, MatrixView x, std::span<float> scratch);
   void ListRowsByExpert();
+  // Tells `access_` what will be used of experts that some row chose.
+  void BeginExperts(std::span<const ExpertWeights> experts);
   void RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
                  std::span<const float> factors, MatrixView x, std::span<float> scratch,
                  MatrixView hidden);
-  // Of an expert: shards that are not in memory are read as they are hit.
+  // Of an expert: shards that are not in memory are acquired.
   void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
 
   const ModelConfig& config_;
@@ -48,6 +50,9 @@ class ExpertFeedForward {
   std::vector<int64_t> first_of_expert_;  // [X + 1] where an expert's rows begin in the next two
   std::vector<int64_t> rows_;             // by expert, ascending in each
   std::vector<float> factors_;            // of the expert's output for that row
+  std::vector<size_t> hit_;               // experts that some row chose
+  std::vector<ShardIndex> streamed_;      // their shards that are not in memory, in order of use
+  size_t next_streamed_ = 0;              // of these
 };
 
 }  // namespace nightshift

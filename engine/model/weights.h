@@ -19,6 +19,30 @@ struct ShardIndex {
   bool operator==(const ShardIndex&) const = default;
 };
 
+// A matrix [N, K] with an optional bias [N]. Shards without data are not in memory: WeightAccess
+// brings them.
+struct MatMulWeights {
+  WeightView matrix;
+  size_t tensor = 0;  // index in the pack's manifest
+  const float* bias = nullptr;
+
+  bool exists() const { return !matrix.shards.empty(); }
+};
+
+// One expert of a layer.
+struct ExpertWeights {
+  MatMulWeights gate;
+  MatMulWeights up;
+  MatMulWeights down;
+};
+
+// What the rows of a sweep need of a layer's experts.
+struct ExpertDemand {
+  std::span<const ExpertWeights> experts;  // all of the layer
+  std::span<const size_t> hit;             // those that some row chose, ascending
+  std::span<const ShardIndex> streamed;    // of these, what is not in memory, in order of use
+};
+
 // Brings shards that are not in memory while they are used. Implemented above this package, by
 // engine/memory/weight_stream.
 class WeightAccess {
@@ -32,16 +56,12 @@ class WeightAccess {
   // them to `use` one by one, in order.
   virtual void ReadAside(std::span<const ShardIndex> shards,
                          const std::function<void(const WeightShardView&)>& use) = 0;
-};
-
-// A matrix [N, K] with an optional bias [N]. Shards without data are not in memory: WeightAccess
-// brings them.
-struct MatMulWeights {
-  WeightView matrix;
-  size_t tensor = 0;  // index in the pack's manifest
-  const float* bias = nullptr;
-
-  bool exists() const { return !matrix.shards.empty(); }
+  // Begins to read demand.streamed, of which each shard is then acquired and released in order,
+  // before anything else is begun. Meanwhile shards that are hit may come into memory for good and
+  // others, of experts that are not hit, go: their data changes.
+  virtual void BeginExperts(const ExpertDemand& demand) = 0;
+  virtual WeightShardView AcquireOfExpert(ShardIndex expected) = 0;
+  virtual void ReleaseOfExpert() = 0;
 };
 
 // A norm's vectors [E]; bias for LayerNorm only.
@@ -50,13 +70,6 @@ struct NormWeights {
   const float* bias = nullptr;
 
   bool exists() const { return weight != nullptr; }
-};
-
-// One expert of a layer.
-struct ExpertWeights {
-  MatMulWeights gate;
-  MatMulWeights up;
-  MatMulWeights down;
 };
 
 // Names as in tensor_names.h. A layer has gate, up and down, or a router and experts.

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/local_engine.h"
 #include "engine/model/pack.h"
 #include "tests/support/engine_runs.h"
 #include "tests/support/status_matchers.h"
@@ -102,6 +103,40 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& model) {
       return std::string(model.param.name) + "_" + ComputeTypeName(model.param.compute_type);
     });
+
+// A text of one word hits mostly the same experts: they come into memory, so that later sweeps read
+// less, and the tokens are the same.
+TEST(ExpertStreamingTest, ExpertsThatAreHitMostComeIntoMemory) {
+  EngineOptions options;
+  options.pack_path = TinyPackWithTokenizer("qwen3_moe");
+  options.compute_type = ComputeType::kF32;
+  options.num_threads = 1;
+  options.memory_budget_bytes = int64_t{64} << 20;
+  EngineRequest request;
+  request.prompt = {17};
+  request.sampling.max_output_tokens = 120;
+  request.sampling.ignore_eos = true;
+  request.sampling.logit_bias = {{17, 100.0F}};
+  request.sampling.want_logprobs = true;
+  ASSERT_OK_AND_ASSIGN(const auto resident, Engine::Create(options));
+  const Outcomes expected = RunToEnd(*resident, {request}, {}).outcomes;
+  options.weight_budget_bytes = resident->info().weight_bytes / 2;
+  ASSERT_OK_AND_ASSIGN(const auto engine, LocalEngine::Create(options));
+  ASSERT_OK(engine->Admit({request})[0].status);
+  std::vector<int64_t> read_bytes = {0};  // at the end of each sweep
+  Outcome outcome;
+  while (engine->num_held() > 0) {
+    ASSERT_OK_AND_ASSIGN(const SweepResult result, engine->Sweep());
+    AddRecord(result.records.at(0), outcome);
+    read_bytes.push_back(engine->expert_stream()->read_bytes());
+  }
+  EXPECT_TRUE(outcome == expected.at(0));
+  // Were all to stay where they are, each sweep would read about as much as the first.
+  const int64_t sweeps = static_cast<int64_t>(read_bytes.size()) - 1;
+  EXPECT_GT(read_bytes[1], 0);
+  EXPECT_LT(read_bytes.back(), sweeps * read_bytes[1] / 8);
+  EXPECT_GT(engine->expert_stream()->num_exchanges(), 0);
+}
 
 // The refusal names the least budget that would do: one with streamed weights.
 TEST(StreamingBudgetTest, TheBudgetThatARefusalNamesIsEnough) {

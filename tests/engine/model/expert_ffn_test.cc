@@ -1,5 +1,6 @@
 #include "engine/model/expert_ffn.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -93,6 +94,35 @@ class CountingOps : public Ops {
   Ops& ops_;
 };
 
+// Brings shards of experts in the order that was told, and at once.
+class TellingAccess : public WeightAccess {
+ public:
+  std::vector<WeightShardView> all;  // by tensor, of one shard each
+  std::vector<size_t> hit;
+  std::vector<size_t> told;  // tensors, all calls
+  size_t num_acquired = 0;
+
+  void BeginExperts(const ExpertDemand& demand) override {
+    EXPECT_EQ(num_acquired, told.size());
+    hit.assign(demand.hit.begin(), demand.hit.end());
+    for (const ShardIndex& shard : demand.streamed) {
+      told.push_back(shard.tensor);
+    }
+  }
+  WeightShardView AcquireOfExpert(ShardIndex expected) override {
+    EXPECT_EQ(expected.tensor, told.at(num_acquired));
+    ++num_acquired;
+    return all[expected.tensor];
+  }
+  void ReleaseOfExpert() override {}
+  WeightShardView Acquire(ShardIndex) override { return {}; }
+  void Release() override { ADD_FAILURE(); }
+  void ReadAside(std::span<const ShardIndex>,
+                 const std::function<void(const WeightShardView&)>&) override {
+    ADD_FAILURE();
+  }
+};
+
 class ExpertFeedForwardTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -114,11 +144,12 @@ class ExpertFeedForwardTest : public ::testing::Test {
     weights_.router = router_->weights();
   }
   // `hidden` [T, E] after the branch.
-  std::vector<float> Run(std::vector<float> hidden, int64_t piece_rows, Ops& ops) {
+  std::vector<float> Run(std::vector<float> hidden, int64_t piece_rows, Ops& ops,
+                         WeightAccess* access = nullptr) {
     const int64_t rows = static_cast<int64_t>(hidden.size()) / kWidth;
     std::vector<float> scratch(
         static_cast<size_t>(ExpertFeedForward::ScratchFloats(config_, rows, piece_rows)));
-    ExpertFeedForward(config_, piece_rows, ops)
+    ExpertFeedForward(config_, piece_rows, ops, access)
         .Run(weights_, scratch, {hidden.data(), rows, kWidth, kWidth});
     return hidden;
   }
@@ -198,6 +229,36 @@ TEST_F(ExpertFeedForwardTest, EachExpertRunsOnceForAllItsRows) {
   for (const auto& [data, uses] : counting.uses) {
     EXPECT_EQ(uses, 1);
   }
+}
+
+// What is not in memory is told as soon as the rows are routed, in the order of the file, so that it
+// can be read ahead; what no row chose is not told.
+TEST_F(ExpertFeedForwardTest, TellsWhatIsNotInMemoryInOrderBeforeItIsUsed) {
+  const std::vector<float> hidden = naive::RandomValues(3 * kWidth, 9);
+  const std::vector<float> expected = Run(hidden, 100, ops());
+  TellingAccess access;
+  std::vector<WeightShardView> streamed;
+  streamed.reserve(3 * kExperts);
+  for (size_t i = 0; i < kExperts; ++i) {
+    ExpertWeights& expert = weights_.experts[i];
+    for (MatMulWeights* matrix : {&expert.gate, &expert.up, &expert.down}) {
+      matrix->tensor = access.all.size();
+      access.all.push_back(matrix->matrix.shards[0]);
+      streamed.push_back(access.all.back());
+      if (i != 2) {
+        streamed.back().data = nullptr;
+      }
+      matrix->matrix.shards = std::span(&streamed.back(), 1);
+    }
+  }
+  EXPECT_EQ(Run(hidden, 100, ops(), &access), expected);
+  EXPECT_EQ(access.num_acquired, access.told.size());
+  EXPECT_TRUE(std::is_sorted(access.told.begin(), access.told.end()));
+  const bool hits_resident = std::count(access.hit.begin(), access.hit.end(), 2) > 0;
+  EXPECT_EQ(access.told.size(), 3 * (access.hit.size() - (hits_resident ? 1 : 0)));
+  // In pieces an expert is brought once for each.
+  EXPECT_EQ(Run(hidden, 1, ops(), &access), expected);
+  EXPECT_EQ(access.num_acquired, access.told.size());
 }
 
 TEST_F(ExpertFeedForwardTest, ExpertsThatNoRowChoosesDoNotRun) {
