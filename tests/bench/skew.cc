@@ -29,9 +29,9 @@ constexpr int64_t kPromptTokens = 32;
 
 struct Workload {
   std::string pack;
-  int64_t rows = 256;
-  int64_t block = 32;
-  int64_t most_output_tokens = 512;
+  int64_t rows = 192;
+  int64_t block = 16;
+  int64_t most_output_tokens = 64;
 };
 
 // Evenly spread lengths in random order.
@@ -60,6 +60,7 @@ absl::StatusOr<double> Measure(const Workload& workload, ScheduleKind schedule,
                                const std::vector<int64_t>& lengths) {
   EngineOptions options;
   options.pack_path = workload.pack;
+  options.weight_budget_bytes = 0;
   options.max_block_requests = workload.block;
   options.tiers.schedule = schedule;
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(options));
