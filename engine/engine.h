@@ -119,6 +119,8 @@ struct SweepResult {
   int64_t shared_tokens = 0;  // of prompts, taken from others before this sweep
   int64_t output_tokens = 0;  // sampled in this sweep
   SweepTimes times;
+  // Those that ended in this sweep, in order; reads of weights may have begun in the one before.
+  std::vector<StepTimes> steps;
   // Requests sent back because KV pages ran out (youngest first); admit them again later.
   std::vector<EngineRequest> evicted;
 };
@@ -155,8 +157,6 @@ class Engine {
   // Drops requests (cancelled): their pages are free at once. Unknown ids are skipped.
   virtual void Retire(const std::vector<uint64_t>& ids) = 0;
   virtual int64_t num_held() const = 0;
-  // When the steps of the last sweeps were issued, began and ended.
-  virtual std::vector<StepTimes> Timeline() const = 0;
 };
 
 }  // namespace nightshift

@@ -381,6 +381,7 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
   GrowPages(schedule);
   ASSIGN_OR_RETURN(SweepOutput tokens, executor_->Run(schedule, held_));
   result.times = tokens.times;
+  result.steps = std::move(tokens.steps);
   times_.Add(tokens.times);
   TakeScored(schedule, std::move(tokens.scored));
   for (const Span& span : schedule.spans) {

@@ -40,8 +40,6 @@ class LocalEngine : public Engine {
   void Retire(const std::vector<uint64_t>& ids) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
 
-  std::vector<StepTimes> Timeline() const override { return executor_->timeline().steps(); }
-
   // Experts that are read from disk; null when no weights are.
   const ExpertStream* expert_stream() const {
     return stream_ == nullptr ? nullptr : &stream_->experts();

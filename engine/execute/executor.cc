@@ -12,9 +12,6 @@
 namespace nightshift {
 namespace {
 
-// Steps of which the times are kept: some sweeps of a large model.
-constexpr size_t kTimelineSteps = 50000;
-
 int64_t ScratchBytes(const ModelConfig& config, const ExecutorLimits& limits) {
   const int64_t layer = Forward::ScratchFloats(config, limits.max_batch_tokens);
   const int64_t experts_rows =
@@ -122,7 +119,6 @@ Executor::Executor(ExecutorParts parts, const ExecutorLimits& limits)
       experts_(config_, limits.max_batch_tokens, ops_, this),
       head_(config_, weights_, this, forward_, ops_),
       steps_maker_(WithLimits(parts_.stream_shape, config_, limits)),
-      timeline_(kTimelineSteps),
       lanes_(clock_) {}
 
 absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule, Sequences sequences) {
@@ -142,14 +138,12 @@ absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule, Sequenc
   }
   absl::StatusOr<std::vector<TokenLogprob>> sampled_tokens;
   ASSIGN_OR_RETURN(
-      SweepTimes times, RunSweep(schedule, sequences, [&] {
+      SweepOutput result, RunSweep(schedule, sequences, [&] {
         sampled_tokens = head_.Sample(
             [this](std::span<const int64_t> wanted, MatrixView out) { GatherRows(wanted, out); },
             rows, scratch_);
       }));
   ASSIGN_OR_RETURN(std::vector<TokenLogprob> tokens, std::move(sampled_tokens));
-  SweepOutput result;
-  result.times = times;
   auto next = tokens.begin() + static_cast<std::ptrdiff_t>(num_scored);
   for (const SampledRow& sampled : schedule.sampled) {
     const bool wanted = sequences[sampled.request]->sampling.max_output_tokens > 0;
@@ -191,8 +185,8 @@ absl::StatusOr<std::vector<float>> Executor::ForwardLogits(const SweepSchedule& 
   return logits;
 }
 
-absl::StatusOr<SweepTimes> Executor::RunSweep(const SweepSchedule& schedule, Sequences sequences,
-                                              const std::function<void()>& head) {
+absl::StatusOr<SweepOutput> Executor::RunSweep(const SweepSchedule& schedule, Sequences sequences,
+                                               const std::function<void()>& head) {
   CHECK_LE(schedule.num_rows, limits_.max_sweep_tokens);
   RETURN_IF_ERROR(fault_);
   const int64_t begin_us = clock_.MonotonicMicros();
@@ -207,11 +201,12 @@ absl::StatusOr<SweepTimes> Executor::RunSweep(const SweepSchedule& schedule, Seq
   while (cursor_ < steps_.size()) {
     RunCall(head);
   }
-  const std::vector<StepTimes> times = lanes_.EndSweep();
-  timeline_.Add(times);
+  SweepOutput output;
+  output.steps = lanes_.EndSweep();
   NoteFailure();
   RETURN_IF_ERROR(fault_);
-  return Summarise(times, begin_us, clock_.MonotonicMicros());
+  output.times = Summarise(output.steps, begin_us, clock_.MonotonicMicros());
+  return output;
 }
 
 SweepShape Executor::ShapeOf(const SweepSchedule& schedule, Sequences sequences) const {

@@ -75,6 +75,7 @@ struct SweepOutput {
   // follow its rows, as far as they belong to the prompt.
   std::vector<TokenLogprob> scored;
   SweepTimes times;
+  std::vector<StepTimes> steps;  // as SweepResult
 };
 
 // How many of the tokens that follow the span's rows are scored.
@@ -107,16 +108,15 @@ class Executor : private WeightAccess {
   absl::StatusOr<std::vector<float>> ForwardLogits(
       const SweepSchedule& schedule, std::span<const std::unique_ptr<Sequence>> sequences);
 
-  const Timeline& timeline() const { return timeline_; }
-
  private:
   using Sequences = std::span<const std::unique_ptr<Sequence>>;
 
   Executor(ExecutorParts parts, const ExecutorLimits& limits);
 
-  // Runs the steps of one sweep; `head` is what its last call computes.
-  absl::StatusOr<SweepTimes> RunSweep(const SweepSchedule& schedule, Sequences sequences,
-                                      const std::function<void()>& head);
+  // Runs the steps of one sweep; `head` is what its last call computes. Nothing is sampled or
+  // scored in the answer.
+  absl::StatusOr<SweepOutput> RunSweep(const SweepSchedule& schedule, Sequences sequences,
+                                       const std::function<void()>& head);
   SweepShape ShapeOf(const SweepSchedule& schedule, Sequences sequences) const;
   // The rows whose next token is one of the prompt that is to be reported.
   std::vector<HeadRow> ScoredRows(const SweepSchedule& schedule, Sequences sequences) const;
@@ -176,7 +176,6 @@ class Executor : private WeightAccess {
   std::unique_ptr<ActivationStore> activations_;
   std::unique_ptr<KvStaging> kv_staging_;
   std::unique_ptr<HostAttention> host_attention_;  // null without
-  Timeline timeline_;
 
   // Of the sweep that is being run.
   const SweepSchedule* schedule_ = nullptr;

@@ -62,6 +62,10 @@ class Timeline {
   std::deque<StepTimes> steps_;
 };
 
+// As many as a trace may have to stay below 4 MiB, the most that one gRPC message carries: 262
+// bytes each, of which the text takes 137, its seven numbers the rest.
+inline constexpr size_t kMaxTraceSteps = 16'000;
+
 // The steps as a trace that chrome://tracing and Perfetto open: one row a lane.
 // Source: "Trace Event Format", complete events.
 std::string ChromeTrace(std::span<const StepTimes> steps);

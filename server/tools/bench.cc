@@ -86,6 +86,8 @@ class Run {
     report_.usage.disk_read_bytes -= before.disk_read_bytes;
     report_.usage.disk_busy_us -= before.disk_busy_us;
     report_.usage.disk_wait_us -= before.disk_wait_us;
+    report_.usage.times = times_;
+    report_.steps = timeline_.steps();
     report_.engine = engine_.info();
     report_.peak_process_bytes = PeakProcessBytes();
     ShareTimes();
@@ -126,6 +128,8 @@ class Run {
     ASSIGN_OR_RETURN(SweepResult result, engine_.Sweep());
     sweep.seconds = SecondsSince(start_us);
     const EngineUsage after = engine_.Usage();
+    times_.Add(result.times);
+    timeline_.Add(result.steps);
     sweep.prompt_tokens = result.prompt_tokens;
     sweep.output_tokens = result.output_tokens;
     sweep.disk_read_bytes = after.disk_read_bytes - before.disk_read_bytes;
@@ -171,6 +175,8 @@ class Run {
   const Clock& clock_;
   std::vector<EngineRequest> waiting_;
   std::vector<bool> has_output_;  // of each request, by its id less 1
+  SweepTimes times_;
+  Timeline timeline_{kMaxTraceSteps};
   BenchReport report_;
 };
 

@@ -66,7 +66,8 @@ struct BenchReport {
   // Seconds of the whole job at these rates; nothing if not cut, or if a rate that the job needs
   // was not seen.
   std::optional<double> projected_s;
-  EngineUsage usage;  // over all sweeps; memory at the end
+  EngineUsage usage;             // over all sweeps; memory at the end
+  std::vector<StepTimes> steps;  // the last, at most kMaxTraceSteps
   int64_t peak_kv_pages = 0;
   int64_t peak_process_bytes = 0;  // resident memory of the process; 0 if the system does not tell
 };

@@ -1,5 +1,6 @@
 // BenchText and BenchJson of bench.h.
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -130,7 +131,9 @@ std::string LanesText(const SweepTimes& times) {
                                       Mebibytes(lane.bytes)));
     }
   }
-  return lanes.empty() ? "none was busy" : absl::StrCat("busy: ", absl::StrJoin(lanes, ", "));
+  return lanes.empty() ? "none was busy"
+                       : absl::StrCat("busy: ", absl::StrJoin(lanes, ", "),
+                                      "; bottleneck: ", Bottleneck(times));
 }
 
 Json LanesToJson(const SweepTimes& times) {
@@ -225,6 +228,7 @@ std::string BenchJson(const BenchOptions& options, const BenchReport& report) {
                  {"busy_seconds", Seconds(report.usage.disk_busy_us)},
                  {"wait_seconds", Seconds(report.usage.disk_wait_us)}}},
                {"lanes", LanesToJson(report.usage.times)},
+               {"bottleneck", Bottleneck(report.usage.times)},
                {"memory",
                 {{"budget_bytes", options.engine.memory_budget_bytes},
                  {"taken_bytes", report.usage.memory_bytes},

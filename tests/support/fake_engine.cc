@@ -172,8 +172,8 @@ std::vector<AdmitOutcome> FakeEngine::Admit(std::vector<EngineRequest> requests)
   for (EngineRequest& request : requests) {
     const uint64_t id = request.id;
     const bool is_behind = !outcomes.empty() && absl::IsResourceExhausted(outcomes.back().status);
-    outcomes.push_back({.id = id, .status = is_behind ? outcomes.back().status
-                                                      : AdmitOne(std::move(request))});
+    outcomes.push_back(
+        {.id = id, .status = is_behind ? outcomes.back().status : AdmitOne(std::move(request))});
   }
   return outcomes;
 }
@@ -230,6 +230,7 @@ absl::StatusOr<SweepResult> FakeEngine::Sweep() {
   }
   RETURN_IF_ERROR(MeetMagicPrompts());
   SweepResult result;
+  AddTimes(result);
   while (num_held() > 1 && HeldPages(1) > info_.kv_budget_pages) {
     result.evicted.push_back(std::move(held_.back().request));
     held_.pop_back();
@@ -246,6 +247,24 @@ absl::StatusOr<SweepResult> FakeEngine::Sweep() {
     return held.request.generated.size() == held.completion.sampled.size();
   });
   return result;
+}
+
+void FakeEngine::AddTimes(SweepResult& result) {
+  const int64_t end_us = now_us_ + kFakeSweepUs;
+  result.steps = {{.kind = StepKind::kReadWeights,
+                   .lane = LaneId::kRead,
+                   .bytes = kFakeReadBytes,
+                   .issue_us = now_us_,
+                   .start_us = now_us_,
+                   .end_us = now_us_ + kFakeReadUs,
+                   .waited_us = kFakeWaitedUs},
+                  {.kind = StepKind::kCompute,
+                   .lane = LaneId::kCompute,
+                   .issue_us = now_us_,
+                   .start_us = end_us - kFakeComputeUs,
+                   .end_us = end_us}};
+  result.times = Summarise(result.steps, now_us_, end_us);
+  now_us_ = end_us;
 }
 
 SweepRecord FakeEngine::Advance(Held& held) const {

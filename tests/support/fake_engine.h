@@ -20,6 +20,13 @@ namespace nightshift {
 inline constexpr int32_t kPoisonToken = 7;  // every sweep that holds it answers INTERNAL
 inline constexpr int32_t kCrashToken = 8;   // every sweep that holds it ends the process by SIGKILL
 
+// What each sweep says of its lanes: a read of so many bytes that computing waits for. "read 93 %".
+inline constexpr int64_t kFakeSweepUs = 100;
+inline constexpr int64_t kFakeReadUs = 93;
+inline constexpr int64_t kFakeWaitedUs = 52;
+inline constexpr int64_t kFakeComputeUs = 41;
+inline constexpr int64_t kFakeReadBytes = 1000;
+
 // What the engine gives for this prompt: the whole completion.
 struct FakeCompletion {
   std::vector<int32_t> sampled;
@@ -94,7 +101,6 @@ class FakeEngine : public Engine {
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
   void Retire(const std::vector<uint64_t>& ids) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
-  std::vector<StepTimes> Timeline() const override { return {}; }
 
  private:
   struct Held {
@@ -110,10 +116,12 @@ class FakeEngine : public Engine {
   int64_t HeldPages(int64_t more_tokens) const;
   absl::Status MeetMagicPrompts() const;
   SweepRecord Advance(Held& held) const;
+  void AddTimes(SweepResult& result);
 
   const EngineInfo info_;
   FakeEngineControl* const control_;
   std::vector<Held> held_;  // in order of admission
+  int64_t now_us_ = 0;      // of the sweeps' times
 };
 
 }  // namespace nightshift

@@ -73,5 +73,28 @@ TEST(TimelineTest, TheTraceIsJsonWithOneCompleteEventAStep) {
   EXPECT_EQ(complete, 1);
 }
 
+TEST(TimelineTest, TheLargestTraceFitsIntoAMessage) {
+  // Of the kind with the longest name; times of thirty years, and a petabyte in each step.
+  constexpr int64_t kLarge = 1'000'000'000'000'000;
+  StepTimes step;
+  for (int kind = 0; kind <= static_cast<int>(StepKind::kWriteActivations); ++kind) {
+    if (std::string(StepKindName(static_cast<StepKind>(kind))).size() >
+        std::string(StepKindName(step.kind)).size()) {
+      step.kind = static_cast<StepKind>(kind);
+    }
+  }
+  step.lane = LaneId::kWrite;
+  step.layer = 1'000'000;
+  step.batch = 1'000'000;
+  step.bytes = kLarge;
+  step.start_us = kLarge;
+  step.issue_us = -kLarge;
+  step.end_us = 2 * kLarge;
+  step.waited_us = kLarge;
+  const std::string trace = ChromeTrace(std::vector<StepTimes>(kMaxTraceSteps, step));
+  EXPECT_LT(trace.size(), (4U << 20) - 64);  // beside the message's own bytes
+  EXPECT_GT(trace.size(), 3U << 20);
+}
+
 }  // namespace
 }  // namespace nightshift

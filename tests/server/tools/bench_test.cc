@@ -29,7 +29,6 @@ class SteadyEngine : public Engine {
   }
   const EngineInfo& info() const override { return info_; }
   EngineUsage Usage() const override { return usage_; }
-  std::vector<StepTimes> Timeline() const override { return {}; }
   std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override {
     std::vector<AdmitOutcome> outcomes;
     for (EngineRequest& request : requests) {
@@ -211,6 +210,16 @@ TEST_F(RealBenchTest, CountsWhatIsStreamed) {
   const nlohmann::json json = nlohmann::json::parse(BenchJson(options_, report));
   EXPECT_EQ(json["sweeps"].size(), report.sweeps.size());
   EXPECT_EQ(json["disk"]["read_bytes"], report.usage.disk_read_bytes);
+  const SweepTimes& times = report.usage.times;
+  EXPECT_EQ(times.sweeps, static_cast<int64_t>(report.sweeps.size()));
+  EXPECT_GE(times.of(LaneId::kRead).bytes,
+            report.engine.streamed_weight_bytes * static_cast<int64_t>(report.sweeps.size()));
+  EXPECT_GT(times.of(LaneId::kCompute).busy_us, 0);
+  EXPECT_EQ(json["lanes"]["read"]["bytes"], times.of(LaneId::kRead).bytes);
+  EXPECT_EQ(json["lanes"]["upload"]["bytes"], 0);
+  EXPECT_EQ(json["bottleneck"], Bottleneck(times));
+  EXPECT_THAT(BenchText(options_, report), HasSubstr("bottleneck: " + Bottleneck(times)));
+  EXPECT_FALSE(report.steps.empty());
   EXPECT_EQ(json["finished"], 5);
   EXPECT_GT(json["lanes"]["compute"]["busy_seconds"], 0.0);
 }
