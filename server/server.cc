@@ -127,7 +127,8 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
                      .default_compute_type = options.compute_type == ComputeType::kF32
                                                  ? v1::COMPUTE_TYPE_CHOICE_F32
                                                  : v1::COMPUTE_TYPE_CHOICE_BF16,
-                     .runner_status = [this] { return runner_->status(); }});
+                     .runner_status = [this] { return runner_->status(); },
+                     .timeline = [this] { return runner_->timeline(); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(

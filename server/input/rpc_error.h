@@ -37,6 +37,7 @@ inline constexpr char kJobNotFound[] = "JOB_NOT_FOUND";
 inline constexpr char kBacklogFull[] = "BACKLOG_FULL";
 inline constexpr char kDiskFull[] = "DISK_FULL";
 inline constexpr char kStateConflict[] = "STATE_CONFLICT";
+inline constexpr char kNoSweep[] = "NO_SWEEP";
 inline constexpr char kSeqAhead[] = "SEQ_AHEAD";
 inline constexpr char kReaderStalled[] = "READER_STALLED";
 inline constexpr char kServerDraining[] = "SERVER_DRAINING";

@@ -93,6 +93,9 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_secon
   if (!record.error.empty() && !job.mutable_error()->ParseFromString(record.error)) {
     return BrokenRecord(record, "error");
   }
+  if (!record.report.empty() && !job.mutable_report()->ParseFromString(record.report)) {
+    return BrokenRecord(record, "report");
+  }
   job.set_etag(Etag(record));
   return job;
 }

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
 #include "server/rpc/open_calls.h"
@@ -45,6 +47,7 @@ struct RpcContext {
   std::string jobs_prefix;        // of jobs_directory, relative to the state directory
   v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   std::function<RunnerStatus()> runner_status;
+  std::function<std::vector<StepTimes>()> timeline;  // Runner::timeline
 };
 
 }  // namespace nightshift

@@ -114,6 +114,35 @@ class GetModelCall : public UnaryCall<v1::Model> {
   RpcContext& rpc_;
 };
 
+// Writes megabytes of text: on a task thread.
+class DumpTimelineCall : public UnaryCall<v1::Timeline> {
+ public:
+  DumpTimelineCall(grpc::CallbackServerContext* context, v1::Timeline* response, RpcContext& rpc)
+      : UnaryCall(context, response), rpc_(rpc) {}
+
+  void Start() {
+    const auto self = std::static_pointer_cast<DumpTimelineCall>(shared_from_this());
+    const absl::Status pushed = rpc_.tasks.Push([self] { self->Respond(self->Dump()); });
+    if (!pushed.ok()) {
+      Respond(pushed);
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::Timeline> Dump() {
+    const std::vector<StepTimes> steps = rpc_.timeline();
+    if (steps.empty()) {
+      return MakeError(absl::StatusCode::kFailedPrecondition, reason::kNoSweep,
+                       "no sweep has run yet; submit a job and ask again once it is running");
+    }
+    v1::Timeline timeline;
+    timeline.set_chrome_trace_json(ChromeTrace(steps));
+    return timeline;
+  }
+
+  RpcContext& rpc_;
+};
+
 }  // namespace
 
 grpc::ServerUnaryReactor* ServerServiceRpc::GetServerInfo(
@@ -124,6 +153,7 @@ grpc::ServerUnaryReactor* ServerServiceRpc::GetServerInfo(
   response->set_draining(context_.calls.draining());
   response->set_loaded_model(runner.loaded_model);
   response->set_device(runner.device);
+  response->set_bottleneck(runner.bottleneck);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
@@ -149,8 +179,8 @@ grpc::ServerUnaryReactor* ServerServiceRpc::SetDrain(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* ServerServiceRpc::DumpTimeline(grpc::CallbackServerContext* context,
                                                          const v1::DumpTimelineRequest* /*request*/,
-                                                         v1::Timeline* /*response*/) {
-  return Refuse(*context, "DumpTimeline");
+                                                         v1::Timeline* response) {
+  return StartCall<DumpTimelineCall>(context, response, context_);
 }
 
 v1::Limits MakeLimits(const RpcLimits& limits) {

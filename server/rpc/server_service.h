@@ -28,14 +28,14 @@ class ServerServiceRpc : public v1::ServerService::CallbackService {
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
                                      const v1::GetModelRequest* request,
                                      v1::Model* response) override;
+  grpc::ServerUnaryReactor* DumpTimeline(grpc::CallbackServerContext* context,
+                                         const v1::DumpTimelineRequest* request,
+                                         v1::Timeline* response) override;
 
   // Not in this version.
   grpc::ServerUnaryReactor* SetDrain(grpc::CallbackServerContext* context,
                                      const v1::SetDrainRequest* request,
                                      v1::ServerInfo* response) override;
-  grpc::ServerUnaryReactor* DumpTimeline(grpc::CallbackServerContext* context,
-                                         const v1::DumpTimelineRequest* request,
-                                         v1::Timeline* response) override;
 
  private:
   RpcContext& context_;

@@ -213,7 +213,11 @@ void Block::RetireRow(uint64_t row) {
   rows_.erase(row);
 }
 
-absl::StatusOr<SweepTokens> Block::Sweep(std::vector<FinishedRow>& finished) {
+absl::StatusOr<BlockSweep> Block::Sweep(std::vector<FinishedRow>& finished) {
+  BlockSweep sweep;
+  for (const auto& [id, key] : held_) {
+    sweep.job_ids.insert(RowOf(key).job->job_id);
+  }
   absl::StatusOr<SweepResult> result = session_.engine->Sweep();
   if (!result.ok()) {
     return result.status();
@@ -227,7 +231,10 @@ absl::StatusOr<SweepTokens> Block::Sweep(std::vector<FinishedRow>& finished) {
     waiting_.push_back({.key = found->second, .request = std::move(request)});
     held_.erase(found);
   }
-  return SweepTokens{.prompt = result->prompt_tokens, .output = result->output_tokens};
+  sweep.tokens = result->prompt_tokens + result->output_tokens;
+  sweep.times = result->times;
+  sweep.steps = std::move(result->steps);
+  return sweep;
 }
 
 void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {

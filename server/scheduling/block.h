@@ -35,10 +35,12 @@ struct BlockRow {
   std::vector<ChoiceProgress> choices;
 };
 
-// Tokens that went through one sweep.
-struct SweepTokens {
-  int64_t prompt = 0;
-  int64_t output = 0;
+// What one sweep did.
+struct BlockSweep {
+  int64_t tokens = 0;             // of prompts and outputs
+  std::set<std::string> job_ids;  // of the rows that the engine held
+  SweepTimes times;
+  std::vector<StepTimes> steps;
 };
 
 // Drives one session's engine. One thread; `session` must outlive it.
@@ -54,7 +56,7 @@ class Block {
   void Admit(std::vector<FinishedRow>& finished);
   // One sweep; finished rows get their result, evicted ones wait again. On an error nothing was
   // sampled: the engine's state is unknown, and all rows stay here to be taken.
-  absl::StatusOr<SweepTokens> Sweep(std::vector<FinishedRow>& finished);
+  absl::StatusOr<BlockSweep> Sweep(std::vector<FinishedRow>& finished);
 
   // Takes rows out: those of a job, those of which the engine holds a choice, or all.
   std::vector<BlockRow> TakeJob(const std::string& job_id);

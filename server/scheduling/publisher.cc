@@ -16,7 +16,7 @@ Publisher::~Publisher() {
   WaitForPending(0);
 }
 
-void Publisher::Publish(std::vector<FinishedRow> rows) {
+void Publisher::Publish(std::vector<FinishedRow> rows, std::vector<JobReport> reports) {
   if (rows.empty()) {
     return;
   }
@@ -25,27 +25,32 @@ void Publisher::Publish(std::vector<FinishedRow> rows) {
     MutexLock lock(mutex_);
     ++pending_;
   }
-  Send(std::make_shared<const std::vector<FinishedRow>>(std::move(rows)));
+  Send(std::make_shared<const Publication>(
+      Publication{.rows = std::move(rows), .reports = std::move(reports)}));
 }
 
-void Publisher::Send(Rows rows) {
+void Publisher::Send(SharedPublication publication) {
   const int64_t now_us = clock_.WallMicros();
   Submit(
       "",
-      [rows, now_us](JobStore& store) -> absl::Status {
-        const absl::StatusOr<int64_t> dropped = store.Publish(*rows, now_us);
+      [publication, now_us](JobStore& store) -> absl::Status {
+        const absl::Status saved = store.SaveReports(publication->reports);
+        if (!saved.ok()) {
+          return saved;
+        }
+        const absl::StatusOr<int64_t> dropped = store.Publish(publication->rows, now_us);
         if (dropped.ok() && *dropped > 0) {
           LOG(WARNING) << "publications_dropped rows=" << *dropped;
         }
         return dropped.status();
       },
-      [this, rows](const absl::Status& status) { OnAnswer(rows, status); });
+      [this, publication](const absl::Status& status) { OnAnswer(publication, status); });
 }
 
-void Publisher::OnAnswer(const Rows& rows, const absl::Status& status) {
+void Publisher::OnAnswer(const SharedPublication& publication, const absl::Status& status) {
   if (status.ok()) {
     std::set<std::string> job_ids;
-    for (const FinishedRow& row : *rows) {
+    for (const FinishedRow& row : publication->rows) {
       job_ids.insert(row.job_id);
     }
     for (const std::string& job_id : job_ids) {
@@ -55,14 +60,14 @@ void Publisher::OnAnswer(const Rows& rows, const absl::Status& status) {
   MutexLock lock(mutex_);
   const bool again = absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
   if (again && !giving_up_) {
-    refused_.push_back(rows);
+    refused_.push_back(publication);
   } else {
     --pending_;
     if (absl::IsInternal(status)) {
       status_ = status;
     } else if (!status.ok()) {
-      LOG(ERROR) << "publication_lost rows=" << rows->size() << " error=\"" << status.message()
-                 << "\"";
+      LOG(ERROR) << "publication_lost rows=" << publication->rows.size() << " error=\""
+                 << status.message() << "\"";
     }
   }
   changed_.NotifyAll();
@@ -70,7 +75,7 @@ void Publisher::OnAnswer(const Rows& rows, const absl::Status& status) {
 
 void Publisher::WaitForPending(int64_t most) {
   for (;;) {
-    std::vector<Rows> again;
+    std::vector<SharedPublication> again;
     {
       MutexLock lock(mutex_);
       while (pending_ > most && refused_.empty()) {
@@ -89,8 +94,8 @@ void Publisher::WaitForPending(int64_t most) {
       LOG(WARNING) << "publications_refused writes=" << again.size() << " action=retry";
       WaitToRetry();
     }
-    for (Rows& rows : again) {
-      Send(std::move(rows));
+    for (SharedPublication& publication : again) {
+      Send(std::move(publication));
     }
   }
 }

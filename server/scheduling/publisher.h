@@ -32,8 +32,9 @@ class Publisher {
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // Publishes rows in one write. Waits for a place, and while the disk is full.
-  void Publish(std::vector<FinishedRow> rows);
+  // Publishes rows in one write, with what is known of jobs' runs by then. Waits for a place, and
+  // while the disk is full.
+  void Publish(std::vector<FinishedRow> rows, std::vector<JobReport> reports);
   // Waits until all that was published is durable. Errors: as Write.
   absl::Status Flush();
   // Makes one change and waits until it is durable, trying again while the disk is full. Errors:
@@ -51,11 +52,15 @@ class Publisher {
   absl::Status status();
 
  private:
+  struct Publication {
+    std::vector<FinishedRow> rows;
+    std::vector<JobReport> reports;
+  };
   // Shared between the queue of the store, which may run a write twice, and the retries.
-  using Rows = std::shared_ptr<const std::vector<FinishedRow>>;
+  using SharedPublication = std::shared_ptr<const Publication>;
 
-  void Send(Rows rows);
-  void OnAnswer(const Rows& rows, const absl::Status& status);
+  void Send(SharedPublication publication);
+  void OnAnswer(const SharedPublication& publication, const absl::Status& status);
   // Waits until at most `most` writes are pending, sending again those that the full disk refused.
   void WaitForPending(int64_t most);
 
@@ -65,7 +70,7 @@ class Publisher {
   Mutex mutex_;
   CondVar changed_;
   int64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;  // refused ones included
-  std::vector<Rows> refused_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SharedPublication> refused_ ABSL_GUARDED_BY(mutex_);
   bool giving_up_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };

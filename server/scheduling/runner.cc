@@ -19,6 +19,7 @@
 #include "server/scheduling/block.h"
 #include "server/scheduling/claimer.h"
 #include "server/scheduling/early_end.h"
+#include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
 #include "server/scheduling/publisher.h"
 #include "server/scheduling/request_preparer.h"
@@ -102,6 +103,10 @@ class Runner::Loop {
     MutexLock lock(mutex_);
     return status_;
   }
+  std::vector<StepTimes> timeline() const {
+    MutexLock lock(mutex_);
+    return timeline_.steps();
+  }
 
  private:
   struct ActiveJob {
@@ -147,7 +152,10 @@ class Runner::Loop {
   void LetGo(const std::string& job_id, int64_t rows);
   bool PublishFinished();
   void SaveProgressIfDue();
-  void UpdateStatus(int64_t sweep_tokens);
+  // Makes rows' progress and what changed in reports durable, without waiting for it.
+  void SaveProgress(std::vector<RowProgress> rows);
+  void CountSweep(BlockSweep sweep);
+  void UpdateStatus();
 
   const RunnerOptions options_;
   StoreActor& store_;
@@ -172,10 +180,13 @@ class Runner::Loop {
   std::map<std::string, int64_t> in_hand_;
   std::vector<FinishedRow> finished_;  // of this sweep edge, in hand until published
   int64_t progress_saved_us_ = 0;
-  SweepRate rate_;
+  SweepRate rate_;    // of session_
+  SweepTimes times_;  // of session_
+  JobReports reports_;
 
   mutable Mutex mutex_;
   RunnerStatus status_ ABSL_GUARDED_BY(mutex_);
+  Timeline timeline_ ABSL_GUARDED_BY(mutex_){kMaxTraceSteps};
   const int64_t subscription_;
   std::thread thread_;
 };
@@ -199,6 +210,9 @@ void Runner::Loop::Run() {
   GiveAllBack();
   CloseSession();
   const absl::Status status = publisher_.Flush();
+  if (status.ok()) {
+    RefreshJobs();  // jobs may have ended with what was published last
+  }
   LOG(INFO) << "runner_stopped store=\"" << status.message() << "\"";
 }
 
@@ -230,11 +244,19 @@ void Runner::Loop::RefreshJobs() {
   }
   jobs_.clear();
   for (JobRecord& record : *records) {
-    JobContextPtr context = known[record.id];
-    if (context == nullptr) {
+    const auto found = known.find(record.id);
+    JobContextPtr context;
+    if (found != known.end()) {
+      context = std::move(found->second);
+      known.erase(found);
+    } else {
       context = MakeJobContext(record, options_.state_directory, options_.engine.compute_type);
+      reports_.Begin(record.id, record.report);
     }
     jobs_.push_back({.record = std::move(record), .context = std::move(context)});
+  }
+  for (const auto& [job_id, context] : known) {
+    reports_.End(job_id);
   }
 }
 
@@ -278,7 +300,7 @@ bool Runner::Loop::EndJobs() {
       LOG(ERROR) << "job_end job=" << job.record.id << " error=\"" << rows.status().message()
                  << "\"";
     } else if (!rows->empty()) {
-      publisher_.Publish(*std::move(rows));
+      publisher_.Publish(*std::move(rows), reports_.TakeChanged());
       return true;  // one piece at a time: the sweeps of others go on between
     }
   }
@@ -363,7 +385,12 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   block_ = std::make_unique<Block>(*session_);
   progress_saved_us_ = clock_.MonotonicMicros();
   rate_ = SweepRate();
-  UpdateStatus(0);
+  times_ = SweepTimes();
+  {
+    MutexLock lock(mutex_);
+    timeline_ = Timeline(kMaxTraceSteps);
+  }
+  UpdateStatus();
   LOG(INFO) << "model_loaded model=" << key.model
             << " mode=" << session_->engine->info().numeric_mode
             << " load_us=" << clock_.MonotonicMicros() - start_us;
@@ -379,7 +406,7 @@ void Runner::Loop::MarkIfLost(const ModelKey& key, const absl::Status& error) {
 void Runner::Loop::CloseSession() {
   block_.reset();
   session_.reset();
-  UpdateStatus(0);
+  UpdateStatus();
 }
 
 void Runner::Loop::GiveAllBack() {
@@ -400,6 +427,7 @@ void Runner::Loop::GiveAllBack() {
     }
   }
   GiveBack(std::move(rows), /*count_attempt=*/false);
+  SaveProgress({});
 }
 
 void Runner::Loop::GiveBack(std::vector<RowProgress> rows, bool count_attempt) {
@@ -503,15 +531,15 @@ bool Runner::Loop::Sweep() {
   if (block_->num_held() == 0) {
     return false;
   }
-  const absl::StatusOr<SweepTokens> tokens = block_->Sweep(finished_);
-  if (!tokens.ok()) {
-    OnSweepFailed(tokens.status());
+  absl::StatusOr<BlockSweep> sweep = block_->Sweep(finished_);
+  if (!sweep.ok()) {
+    OnSweepFailed(sweep.status());
     return true;
   }
   if (unreadable_ == session_->key) {
     unreadable_.reset();
   }
-  UpdateStatus(tokens->prompt + tokens->output);
+  CountSweep(*std::move(sweep));
   return true;
 }
 
@@ -562,7 +590,7 @@ bool Runner::Loop::PublishFinished() {
   for (const FinishedRow& row : finished_) {
     LetGo(row.job_id, 1);
   }
-  publisher_.Publish(std::exchange(finished_, {}));
+  publisher_.Publish(std::exchange(finished_, {}), reports_.TakeChanged());
   return true;
 }
 
@@ -572,12 +600,20 @@ void Runner::Loop::SaveProgressIfDue() {
     return;
   }
   progress_saved_us_ = now_us;
-  std::vector<RowProgress> rows = block_->Progress();
-  if (rows.empty()) {
+  SaveProgress(block_->Progress());
+}
+
+void Runner::Loop::SaveProgress(std::vector<RowProgress> rows) {
+  std::vector<JobReport> reports = reports_.TakeChanged();
+  if (rows.empty() && reports.empty()) {
     return;
   }
   publisher_.Submit(
-      "", [rows = std::move(rows)](JobStore& store) { return store.SaveProgress(rows); },
+      "",
+      [rows = std::move(rows), reports = std::move(reports)](JobStore& store) -> absl::Status {
+        const absl::Status saved = store.SaveReports(reports);
+        return saved.ok() ? store.SaveProgress(rows) : saved;
+      },
       [](const absl::Status& status) {
         if (!status.ok()) {
           LOG(WARNING) << "progress_not_saved error=\"" << status.message() << "\"";
@@ -585,16 +621,28 @@ void Runner::Loop::SaveProgressIfDue() {
       });
 }
 
-void Runner::Loop::UpdateStatus(int64_t sweep_tokens) {
-  if (sweep_tokens > 0) {
-    rate_.Add(clock_.MonotonicMicros(), sweep_tokens);
+void Runner::Loop::CountSweep(BlockSweep sweep) {
+  if (sweep.tokens > 0) {
+    rate_.Add(clock_.MonotonicMicros(), sweep.tokens);
   }
+  times_.Add(sweep.times);
+  reports_.Add(sweep.job_ids, sweep.times);
+  {
+    MutexLock lock(mutex_);
+    timeline_.Add(sweep.steps);
+  }
+  UpdateStatus();
+}
+
+void Runner::Loop::UpdateStatus() {
   RunnerStatus status;
   if (session_ != nullptr) {
     status = {.loaded_model = session_->key.model,
               .device = session_->engine->info().device,
               .tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0,
-              .held_requests = block_->num_held()};
+              .held_requests = block_->num_held(),
+              .times = times_,
+              .bottleneck = Bottleneck(times_)};
   }
   MutexLock lock(mutex_);
   status_ = std::move(status);
@@ -619,6 +667,10 @@ void Runner::Drain() {
 
 RunnerStatus Runner::status() const {
   return loop_->status();
+}
+
+std::vector<StepTimes> Runner::timeline() const {
+  return loop_->timeline();
 }
 
 }  // namespace nightshift

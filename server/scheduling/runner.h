@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
 #include "engine/engine.h"
+#include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
 #include "server/scheduling/model_catalog.h"
@@ -40,6 +42,8 @@ struct RunnerStatus {
   std::string device;
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
+  SweepTimes times;        // of all sweeps since the model was loaded
+  std::string bottleneck;  // of those: "read 93 %"; empty before the first
 };
 
 // A row that is claimed ends in exactly one of: a published result, or given back to the store.
@@ -56,6 +60,8 @@ class Runner {
   // stops the thread. Idempotent; waits.
   void Drain();
   RunnerStatus status() const;
+  // The last steps, at most kMaxTraceSteps, of the model that was loaded last.
+  std::vector<StepTimes> timeline() const;
 
  private:
   class Loop;

@@ -71,6 +71,7 @@ struct JobRecord {
   int64_t start_time_us = 0;   // 0: not yet
   int64_t end_time_us = 0;     // 0: not yet
   std::string error;           // serialised google.rpc.Status of a FAILED job
+  std::string report;          // opaque, as given to SaveReports; empty for none
 };
 
 // One input row at acceptance. A row that can never run carries its result already.
@@ -108,6 +109,12 @@ struct RowProgress {
   std::string progress;
 };
 
+// What is known of a job's run so far.
+struct JobReport {
+  std::string job_id;
+  std::string report;
+};
+
 struct StoredResult {
   int64_t seq = 0;
   std::string body;
@@ -138,8 +145,8 @@ class JobStore {
   // Moves the log into the database between commits, when there is enough of it.
   virtual absl::Status Checkpoint() = 0;
 
-  // Inserts a job in kReceiving; its state, counts, sums, last_seq and start, end and error are
-  // not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
+  // Inserts a job in kReceiving; its state, counts, sums, last_seq and start, end, error and report
+  // are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
   virtual absl::Status InsertJob(const JobRecord& job) = 0;
   // Appends rows to a kReceiving job, their indices continuing those before (INTERNAL otherwise);
   // rows with error_body are published at once. FAILED_PRECONDITION in another state.
@@ -162,6 +169,9 @@ class JobStore {
   // Keeps what running rows have generated so far, in place of what was kept before. Rows that do
   // not run are skipped.
   virtual absl::Status SaveProgress(const std::vector<RowProgress>& rows) = 0;
+  // Keeps each job's report in place of the one before, whatever its state. Jobs that are gone are
+  // skipped.
+  virtual absl::Status SaveReports(const std::vector<JobReport>& reports) = 0;
   // Gives claimed rows back (suspended, drained); an attempt that was no fault is not counted.
   // Empty progress keeps what was saved before. Rows that do not run are skipped.
   virtual absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) = 0;

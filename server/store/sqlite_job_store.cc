@@ -206,6 +206,10 @@ absl::Status SqliteJobStore::SaveProgress(const std::vector<RowProgress>& rows) 
   return writer_.SaveProgress(rows);
 }
 
+absl::Status SqliteJobStore::SaveReports(const std::vector<JobReport>& reports) {
+  return writer_.SaveReports(reports);
+}
+
 absl::Status SqliteJobStore::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   return writer_.Unclaim(rows, count_attempt);
 }

@@ -51,6 +51,7 @@ class SqliteJobStore : public JobStore {
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
   absl::Status SaveProgress(const std::vector<RowProgress>& rows) override;
+  absl::Status SaveReports(const std::vector<JobReport>& reports) override;
   absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) override;
   absl::Status RequestCancel(const std::string& job_id) override;
   absl::Status FailJob(const std::string& job_id, const std::string& error,

@@ -17,7 +17,7 @@ constexpr char kJobColumns[] =
     "SELECT number, next_index, id, uid, tenant, request_id, fingerprint, model, spec, spec_crc,"
     " priority, input_format, input_file, state, total, pending, running, succeeded, failed,"
     " cancelled, prompt_tokens, output_tokens, last_seq, create_time_us, start_time_us,"
-    " end_time_us, error, error_crc FROM jobs ";
+    " end_time_us, error, error_crc, report, report_crc FROM jobs ";
 
 // Reads the row that kJobColumns selected. DATA_LOSS when the job fails its checksum.
 absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
@@ -54,10 +54,16 @@ absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
   job.end_time_us = number();
   job.error = bytes();
   const int64_t error_crc = number();
+  job.report = bytes();
+  const int64_t report_crc = number();
   if (BodyCrc(job.spec) != spec_crc || BodyCrc(job.error) != error_crc) {
     return absl::DataLossError(
         absl::StrCat("the stored record of job ", job.id,
                      " fails its checksum; cancel the job and submit again"));
+  }
+  if (BodyCrc(job.report) != report_crc) {
+    LOG(ERROR) << "report_corrupt job=" << job.id;  // the job is whole without it
+    job.report.clear();
   }
   return row;
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 1> kVersions = {R"sql(
+constexpr std::array<const char*, 2> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -68,6 +68,10 @@ constexpr std::array<const char*, 1> kVersions = {R"sql(
     idx INTEGER NOT NULL,
     body BLOB NOT NULL,
     crc INTEGER NOT NULL);
+)sql",
+                                                  R"sql(
+  ALTER TABLE jobs ADD COLUMN report BLOB NOT NULL DEFAULT x'';
+  ALTER TABLE jobs ADD COLUMN report_crc INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,

@@ -234,6 +234,16 @@ absl::Status SqliteWriter::SaveProgressOf(int64_t job_number, const RowProgress&
   return statement.Bind(BodyCrc(row.progress)).Run();
 }
 
+absl::Status SqliteWriter::SaveReports(const std::vector<JobReport>& reports) {
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("UPDATE jobs SET report = ?, report_crc = ? WHERE id = ?"));
+  for (const JobReport& report : reports) {
+    statement.BindBlob(report.report).Bind(BodyCrc(report.report)).Bind(report.job_id);
+    RETURN_IF_ERROR(statement.Run());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SqliteWriter::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   for (const RowProgress& row : rows) {
     absl::StatusOr<JobRow> job = reader_.FindJob(row.job_id);

@@ -30,6 +30,7 @@ class SqliteWriter {
                                                 int64_t now_us);
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us);
   absl::Status SaveProgress(const std::vector<RowProgress>& rows);
+  absl::Status SaveReports(const std::vector<JobReport>& reports);
   absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt);
   absl::Status RequestCancel(const std::string& job_id);
   absl::Status FailJob(const std::string& job_id, const std::string& error, int64_t now_us);

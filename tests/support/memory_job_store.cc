@@ -349,6 +349,16 @@ absl::Status MemoryJobStore::SaveProgress(const std::vector<RowProgress>& rows) 
   return absl::OkStatus();
 }
 
+absl::Status MemoryJobStore::SaveReports(const std::vector<JobReport>& reports) {
+  for (const JobReport& report : reports) {
+    const absl::StatusOr<MemoryJob*> job = FindToChange(report.job_id);
+    if (job.ok()) {
+      (*job)->record.report = report.report;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MemoryJobStore::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   for (const RowProgress& returned : rows) {
     const absl::StatusOr<MemoryJob*> job = FindToChange(returned.job_id);

@@ -361,6 +361,37 @@ TEST_F(JobServiceTest, SurvivesReadersThatLeave) {
   EXPECT_EQ(WaitForEnd(name).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
+TEST_F(JobServiceTest, AJobTellsWhatItsSweepsWaitedForAlsoAfterARestart) {
+  v1::Job job = Submit(TokenJob(3));
+  EXPECT_FALSE(job.has_report());
+  WaitForEnd(job.name());
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_TRUE(Get(job.name(), job).ok());
+    EXPECT_EQ(job.report().bottleneck(), "read 93 %");
+    EXPECT_EQ(job.report().wall_us(), job.report().sweeps() * kFakeSweepUs);
+    EXPECT_EQ(job.report().lanes_size(), 2);
+    Restart();
+  }
+}
+
+TEST_F(JobServiceTest, DumpsTheTimelineOnceASweepHasRun) {
+  const auto dump = [&](v1::Timeline& timeline) {
+    grpc::ClientContext context;
+    return info_->DumpTimeline(&context, v1::DumpTimelineRequest(), &timeline);
+  };
+  v1::Timeline timeline;
+  const grpc::Status refused = dump(timeline);
+  EXPECT_THAT(refused, Refuses(StatusCode::FAILED_PRECONDITION, "NO_SWEEP"));
+  EXPECT_NE(refused.error_message().find("submit a job"), std::string::npos);
+  WaitForEnd(Submit(TokenJob(3)).name());
+  ASSERT_TRUE(dump(timeline).ok());
+  EXPECT_NE(timeline.chrome_trace_json().find("\"read weights\",\"ph\":\"X\""), std::string::npos);
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(info_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
+  EXPECT_EQ(info.bottleneck(), "read 93 %");
+}
+
 TEST_F(JobServiceTest, NamesWhatIsNotInThisVersion) {
   grpc::ClientContext pause_context;
   v1::PauseJobRequest pause;

@@ -639,6 +639,68 @@ TEST_P(RunnerTest, StatusTellsWhatIsLoaded) {
   world_.WaitForEnd("job");
 }
 
+// Of a record; CHECKs that it parses.
+v1::Report ReportOf(const JobRecord& job) {
+  v1::Report report;
+  CHECK(report.ParseFromString(job.report));
+  return report;
+}
+
+TEST_P(RunnerTest, StatusAndTimelineTellOfTheSweepsSinceTheModelWasLoaded) {
+  world_.Start();
+  EXPECT_EQ(world_.runner().status().bottleneck, "");
+  EXPECT_TRUE(world_.runner().timeline().empty());
+  world_.Submit("job", MakeRows(20), Spec(10));
+  world_.WaitForEnd("job");
+  const int64_t sweeps = world_.control.num_sweeps();
+  EXPECT_EQ(world_.runner().status().bottleneck, "read 93 %");
+  EXPECT_EQ(world_.runner().status().times.sweeps, sweeps);
+  EXPECT_THAT(world_.runner().timeline(), SizeIs(2 * sweeps));
+  world_.Submit("other", MakeRows(1), Spec(1), "llama_tied");
+  world_.WaitForEnd("other");
+  EXPECT_EQ(world_.runner().status().times.sweeps, world_.control.num_sweeps() - sweeps);
+  EXPECT_THAT(world_.runner().timeline(), SizeIs(2 * (world_.control.num_sweeps() - sweeps)));
+}
+
+TEST_P(RunnerTest, AReportIsThereWithTheEndOfTheJobAndCountsItsSweepsOnly) {
+  world_.Start();
+  world_.Submit("first", MakeRows(20), Spec(10));
+  const v1::Report first = ReportOf(world_.WaitForEnd("first"));
+  EXPECT_EQ(first.sweeps(), world_.control.num_sweeps());
+  EXPECT_EQ(first.wall_us(), first.sweeps() * kFakeSweepUs);
+  EXPECT_EQ(first.bottleneck(), "read 93 %");
+  ASSERT_THAT(first.lanes(), SizeIs(2));
+  EXPECT_EQ(first.lanes(0).name(), "read");
+  EXPECT_EQ(first.lanes(0).bytes(), first.sweeps() * kFakeReadBytes);
+  EXPECT_DOUBLE_EQ(first.lanes(0).waited_share(), 0.52);
+  world_.Submit("second", MakeRows(3), Spec(4));
+  const v1::Report second = ReportOf(world_.WaitForEnd("second"));
+  EXPECT_EQ(second.sweeps(), world_.control.num_sweeps() - first.sweeps());
+  EXPECT_EQ(ReportOf(world_.Job("first")).sweeps(), first.sweeps());
+}
+
+TEST_P(RunnerTest, AReportGoesOnAfterARestart) {
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("job", MakeRows(8), Spec(60));
+  world_.control.AllowSweeps(5);
+  DrainDuringSweep();
+  const int64_t before = world_.control.num_sweeps();
+  world_.StartStore();
+  EXPECT_EQ(ReportOf(world_.Job("job")).sweeps(), before);
+  world_.Start();
+  const v1::Report whole = ReportOf(world_.WaitForEnd("job"));
+  EXPECT_EQ(whole.sweeps(), world_.control.num_sweeps());
+  EXPECT_GT(world_.control.num_sweeps(), before);
+}
+
+TEST_P(RunnerTest, AJobThatNeverRanHasNoReport) {
+  world_.control.FailNextCreates({absl::NotFoundError("gone")});
+  world_.Start();
+  world_.Submit("job", MakeRows(2), Spec(4));
+  EXPECT_EQ(world_.WaitForEnd("job").report, "");
+}
+
 TEST_P(RunnerTest, DrainIsIdempotentAndNeedsNoStart) {
   world_.Start();
   world_.runner().Drain();

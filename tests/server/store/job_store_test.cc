@@ -352,6 +352,25 @@ TEST_P(JobStoreTest, ProgressOfAnEndedRowIsNotKept) {
   EXPECT_EQ(Job("a").counts.succeeded, 1);
 }
 
+TEST_P(JobStoreTest, KeepsTheLastReportOfAJobToItsEndAndAfter) {
+  const auto save = [&](const std::string& id, const std::string& report) {
+    return Apply([&](JobStore& store) { return store.SaveReports({{id, report}}); });
+  };
+  AddJob("a", 1);
+  AddJob("b", 1);
+  EXPECT_EQ(Job("a").report, "");
+  ASSERT_OK(save("a", std::string("first\0of two", 12)));
+  EXPECT_EQ(Job("a").report, std::string("first\0of two", 12));
+  Claim("a", 1);
+  Publish({Finished("a", 0)});
+  ASSERT_OK(save("a", "second"));
+  EXPECT_OK(save("gone", "report"));
+  Restart();
+  EXPECT_EQ(Job("a").report, "second");
+  EXPECT_EQ(Job("a").state, JobState::kSucceeded);
+  EXPECT_EQ(Job("b").report, "");
+}
+
 TEST_P(JobStoreTest, RecoveryGivesRunningRowsBackWithoutCountingTheAttempt) {
   AddJob("a", 3);
   Claim("a", 2);

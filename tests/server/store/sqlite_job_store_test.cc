@@ -117,6 +117,36 @@ TEST_F(SqliteJobStoreTest, ADamagedJobIsReportedAndHidesNoOther) {
   EXPECT_EQ(jobs->size(), 1U);
 }
 
+TEST_F(SqliteJobStoreTest, BringsADatabaseOfTheFirstVersionUpToDate) {
+  AddFinishedJob(*Open(), "old", 2);
+  Tamper(
+      "ALTER TABLE jobs DROP COLUMN report; ALTER TABLE jobs DROP COLUMN report_crc;"
+      "PRAGMA user_version=1");
+  const auto store = Open();
+  ASSERT_OK_AND_ASSIGN(const JobRecord old, store->GetJob("old"));
+  EXPECT_EQ(old.counts.succeeded, 2);
+  EXPECT_EQ(old.report, "");
+  ASSERT_OK(store->Begin());
+  ASSERT_OK(store->SaveReports({{"old", "report"}}));
+  ASSERT_OK(store->Commit());
+  ASSERT_OK_AND_ASSIGN(const JobRecord updated, store->GetJob("old"));
+  EXPECT_EQ(updated.report, "report");
+}
+
+TEST_F(SqliteJobStoreTest, ADamagedReportIsLeftOutAndItsJobServed) {
+  {
+    const auto store = Open();
+    AddFinishedJob(*store, "a", 1);
+    ASSERT_OK(store->Begin());
+    ASSERT_OK(store->SaveReports({{"a", "report"}}));
+    ASSERT_OK(store->Commit());
+  }
+  Tamper("UPDATE jobs SET report = x'01'");
+  ASSERT_OK_AND_ASSIGN(const JobRecord job, Open()->GetJob("a"));
+  EXPECT_EQ(job.report, "");
+  EXPECT_EQ(job.counts.succeeded, 1);
+}
+
 TEST_F(SqliteJobStoreTest, FindsDamageAfterAnUncleanStop) {
   AddFinishedJob(*Open(), "a", 2000);
   Tamper("UPDATE meta SET value = 0");
