@@ -192,6 +192,16 @@ absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {
   return models;
 }
 
+absl::StatusOr<std::string> Client::DumpTimeline() {
+  const v1::DumpTimelineRequest request;
+  ASSIGN_OR_RETURN(
+      v1::Timeline timeline,
+      Call<v1::Timeline>("read timeline", options_.call_timeout, [&](auto* context, auto* queue) {
+        return server_->PrepareAsyncDumpTimeline(context, request, queue);
+      }));
+  return std::move(*timeline.mutable_chrome_trace_json());
+}
+
 absl::StatusOr<bool> Client::CheckHealth(const std::string& service) {
   // grpc.health.v1 without its generated code, which Debian does not ship: HealthCheckRequest is
   // {string service = 1} and HealthCheckResponse {enum status = 1} with SERVING = 1, on the wire

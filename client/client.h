@@ -73,6 +73,9 @@ class Client {
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo();
   absl::StatusOr<std::vector<v1::Model>> ListModels();
+  // The last steps of the engine as a Chrome trace. FAILED_PRECONDITION (NO_SWEEP) before the first
+  // sweep.
+  absl::StatusOr<std::string> DumpTimeline();
   // True when the health service says SERVING; "" is the whole server. NOT_FOUND: unknown service.
   absl::StatusOr<bool> CheckHealth(const std::string& service);
 

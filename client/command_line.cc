@@ -283,6 +283,11 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
   CLI::App& server = *app.add_subcommand("server", "About the daemon");
   server.require_subcommand(1);
   server.add_subcommand("info", "Version, device, limits");
+  CLI::App& timeline = *server.add_subcommand(
+      "timeline", "Write when the steps of the last sweeps ran, as a trace for chrome://tracing");
+  timeline.add_option("file", values.line.output, "File to make; - for stdout")
+      ->required()
+      ->type_name("FILE");
   for (const auto& [name, help] : std::map<std::string, std::string>{
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"import", "Convert a model to a pack: import SOURCE --output PACK"},
@@ -399,6 +404,9 @@ CommandLine Complete(const CLI::App& app, Values values) {
   CommandLine line = std::move(values.line);
   const CLI::App& command = *app.get_subcommands().front();
   line.command = CommandOf(command.get_name());
+  if (line.command == Command::kServerInfo && command.got_subcommand("timeline")) {
+    line.command = Command::kServerTimeline;
+  }
   if (line.address.empty()) {
     line.address = DefaultAddress();
   }

@@ -23,6 +23,7 @@ enum class Command {
   kModels,
   kHealth,
   kServerInfo,
+  kServerTimeline,
   kDaemonTool,  // bench, import, model: executed by nightshiftd
 };
 
@@ -35,7 +36,7 @@ struct CommandLine {
   bool no_color = false;
 
   std::string input;   // run, submit: path or "-"
-  std::string output;  // run, results: path or "-"
+  std::string output;  // run, results, server timeline: path or "-"
   std::string job;     // "jobs/{id}"
   // run, submit. spec.model stays empty: `model` may be a path.
   v1::JobSpec spec;

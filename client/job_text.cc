@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -117,7 +118,48 @@ Json ProgressJson(const v1::Progress& progress) {
           {"eta_s", progress.has_eta() ? Json(progress.eta().seconds()) : Json(nullptr)}};
 }
 
+Json ReportJson(const v1::Job& job) {
+  if (!job.has_report()) {
+    return nullptr;
+  }
+  const v1::Report& report = job.report();
+  Json lanes = Json::array();
+  for (const v1::LaneReport& lane : report.lanes()) {
+    lanes.push_back({{"name", lane.name()},
+                     {"busy_share", lane.busy_share()},
+                     {"waited_share", lane.waited_share()},
+                     {"busy_us", lane.busy_us()},
+                     {"waited_us", lane.waited_us()},
+                     {"bytes", lane.bytes()}});
+  }
+  return {{"sweeps", report.sweeps()},
+          {"seconds", static_cast<double>(report.wall_us()) * 1e-6},
+          {"bottleneck", report.bottleneck()},
+          {"lanes", lanes}};
+}
+
 }  // namespace
+
+std::string BottleneckText(const v1::Report& report) {
+  constexpr double kLeastShown = 0.005;
+  std::vector<std::string> others;
+  const v1::LaneReport* waited_for = nullptr;
+  for (const v1::LaneReport& lane : report.lanes()) {
+    if (!absl::StartsWith(report.bottleneck(), lane.name() + " ") &&
+        lane.busy_share() >= kLeastShown) {
+      others.push_back(absl::StrFormat("%s %.0f %%", lane.name(), 100 * lane.busy_share()));
+    }
+    if (waited_for == nullptr || lane.waited_share() > waited_for->waited_share()) {
+      waited_for = &lane;
+    }
+  }
+  if (waited_for != nullptr && waited_for->waited_share() >= kLeastShown) {
+    others.push_back(absl::StrFormat("waited for %s %.0f %% of the time", waited_for->name(),
+                                     100 * waited_for->waited_share()));
+  }
+  return others.empty() ? report.bottleneck()
+                        : absl::StrCat(report.bottleneck(), " (", absl::StrJoin(others, ", "), ")");
+}
 
 std::string StateText(v1::JobState state) {
   for (const StateName& name : kStateNames) {
@@ -163,6 +205,9 @@ std::string JobText(const v1::Job& job, absl::Time now) {
                         GroupedNumber(job.tokens().output()), " output"));
   if (job.state() == v1::JOB_STATE_RUNNING) {
     AddField(text, "progress", ProgressText(job, false));
+  }
+  if (job.has_report()) {
+    AddField(text, "bottleneck", BottleneckText(job.report()));
   }
   if (job.has_create_time()) {
     AddField(
@@ -229,6 +274,9 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "device", info.device().empty() ? "none until a model is loaded" : info.device());
   AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
   AddField(text, "loaded", info.loaded_model().empty() ? "no model" : info.loaded_model());
+  if (!info.bottleneck().empty()) {
+    AddField(text, "bottleneck", info.bottleneck());
+  }
   AddField(text, "features", absl::StrJoin(info.features(), " "));
   return text;
 }
@@ -248,6 +296,7 @@ std::string JobJson(const v1::Job& job) {
                  {"output", job.tokens().output()},
                  {"cached", job.tokens().cached()}}},
                {"progress", ProgressJson(job.progress())},
+               {"report", ReportJson(job)},
                {"last_seq", job.last_seq()},
                {"create_time", TimeJson(job.has_create_time(), job.create_time())},
                {"start_time", TimeJson(job.has_start_time(), job.start_time())},
@@ -289,6 +338,7 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                {"device", info.device()},
                {"memory_budget_bytes", info.memory_budget_bytes()},
                {"loaded_model", info.loaded_model()},
+               {"bottleneck", info.bottleneck()},
                {"features", features},
                {"limits",
                 {{"max_message_bytes", limits.max_message_bytes()},

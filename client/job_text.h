@@ -29,6 +29,10 @@ std::string JobJson(const v1::Job& job);
 std::string ModelJson(const v1::Model& model);
 std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& address);
 
+// Which lane of the engine held the job's sweeps up, beside the others:
+// "read 93 % (compute 41 %, waited for read 52 % of the time)"
+std::string BottleneckText(const v1::Report& report);
+
 // "24 requests, 22 succeeded, 2 failed, 1,234 output tokens in 3m20s"
 std::string OutcomeText(const v1::Job& job);
 

@@ -62,6 +62,8 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return HealthCommand(line, console);
     case Command::kServerInfo:
       return ServerInfoCommand(line, console);
+    case Command::kServerTimeline:
+      return ServerTimelineCommand(line, console);
     case Command::kDaemonTool:
       return ExecuteTool(line, console);
   }

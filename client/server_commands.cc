@@ -1,5 +1,6 @@
 #include "client/server_commands.h"
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -7,8 +8,10 @@
 
 #include "client/await.h"
 #include "client/job_text.h"
+#include "client/progress.h"
 #include "client/rpc_error.h"
 #include "client/session.h"
+#include "kernels/base/new_file.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -36,6 +39,24 @@ absl::Status ServerInfo(Session& session) {
   const std::string& address = session.client().address();
   return session.console().Print(session.line().json ? ServerInfoJson(info, address)
                                                      : ServerInfoText(info, address, absl::Now()));
+}
+
+absl::Status ServerTimeline(Session& session) {
+  const std::string& path = session.line().output;
+  const bool to_file = path != "-";
+  if (to_file) {
+    RETURN_IF_ERROR(CheckNoFile(path));
+  }
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const std::string trace, session.client().DumpTimeline());
+  if (!to_file) {
+    return session.console().Print(trace);
+  }
+  RETURN_IF_ERROR(WriteNewFile(path, trace));
+  session.console().Note(absl::StrCat("wrote ", path, ", ",
+                                      ByteSize(static_cast<int64_t>(trace.size())),
+                                      "; open it in chrome://tracing or ui.perfetto.dev"));
+  return absl::OkStatus();
 }
 
 // OK when jobs are accepted.
@@ -74,6 +95,10 @@ ExitCode ModelsCommand(const CommandLine& line, Console& console) {
 
 ExitCode ServerInfoCommand(const CommandLine& line, Console& console) {
   return Execute(line, console, ServerInfo);
+}
+
+ExitCode ServerTimelineCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, ServerTimeline);
 }
 
 ExitCode HealthCommand(const CommandLine& line, Console& console) {

@@ -8,7 +8,9 @@
 #include "absl/strings/str_join.h"
 
 #include "engine/engine.h"
+#include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/new_file.h"
 #include "kernels/base/status_macros.h"
 #include "server/daemon.h"
 #include "server/options.h"
@@ -74,11 +76,18 @@ int Import(const CommandLine& line) {
 }
 
 absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
+  const bool has_timeline = !line.timeline_path.empty();
+  if (has_timeline) {
+    RETURN_IF_ERROR(CheckNoFile(line.timeline_path));
+  }
   const RealClock clock;
   const int64_t start_us = clock.MonotonicMicros();
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(line.bench.engine));
   const double load_s = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
   ASSIGN_OR_RETURN(const BenchReport report, RunBench(line.bench, *engine, clock, load_s));
+  if (has_timeline) {
+    RETURN_IF_ERROR(WriteNewFile(line.timeline_path, ChromeTrace(report.steps)));
+  }
   return line.json ? BenchJson(line.bench, report) : BenchText(line.bench, report);
 }
 

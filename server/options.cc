@@ -231,6 +231,8 @@ class Declaration {
         ->capture_default_str()
         ->check(CLI::NonNegativeNumber);
     bench_->add_flag("--json", line.json, "as JSON");
+    bench_->add_option("--timeline", line.timeline_path,
+                       "file for a trace of the last sweeps' steps, for chrome://tracing");
     DeclareEngine(bench.engine, written);
   }
 

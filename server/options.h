@@ -73,6 +73,7 @@ struct CommandLine {
   std::string chat_template_file;
   RandomImportOptions random;  // of import --random
   BenchOptions bench;
+  std::string timeline_path;  // of bench: the file for a trace; empty for none
   // model show, model verify
   std::string pack;
   bool json = false;  // also of bench

@@ -168,6 +168,15 @@ TEST_F(CommandLineTest, ImportAndModelGoToTheDaemonAsTheyAre) {
             (std::vector<std::string>{"import", "--help"}));
 }
 
+TEST_F(CommandLineTest, ServerKnowsInfoAndTimeline) {
+  EXPECT_EQ(Parse({"server", "info"}).command, Command::kServerInfo);
+  const CommandLine line = Parse({"server", "timeline", "trace.json", "--quiet"});
+  EXPECT_EQ(line.command, Command::kServerTimeline);
+  EXPECT_EQ(line.output, "trace.json");
+  EXPECT_TRUE(line.quiet);
+  EXPECT_NE(Refuse({"server", "timeline"}).find("file is required"), std::string::npos);
+}
+
 TEST_F(CommandLineTest, ListTakesStateAndLimit) {
   const CommandLine line = Parse({"list", "--state", "running", "--limit", "7", "--json"});
   EXPECT_EQ(line.state, v1::JOB_STATE_RUNNING);

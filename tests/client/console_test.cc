@@ -1,6 +1,8 @@
 // What people read: errors, progress, tables.
 #include "client/console.h"
 
+#include <tuple>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -125,6 +127,51 @@ TEST(JobTextTest, AJobInJsonHasNumbersAndStates) {
   EXPECT_EQ(json["create_time"], "2025-06-15T15:06:40.000Z");
   EXPECT_EQ(json["end_time"], nullptr);
   EXPECT_EQ(json["error"], nullptr);
+}
+
+v1::Report StreamingReport() {
+  v1::Report report;
+  report.set_sweeps(7);
+  report.set_wall_us(2'500'000);
+  report.set_bottleneck("read 93 %");
+  for (const auto& [name, busy, waited] :
+       {std::tuple("read", 0.93, 0.52), std::tuple("compute", 0.41, 0.0),
+        std::tuple("write", 0.001, 0.0)}) {
+    v1::LaneReport& lane = *report.add_lanes();
+    lane.set_name(name);
+    lane.set_busy_share(busy);
+    lane.set_waited_share(waited);
+    lane.set_bytes(4096);
+  }
+  return report;
+}
+
+TEST(JobTextTest, TellsWhatAJobWaitedForOnceItHasRun) {
+  v1::Job job = RunningJob();
+  EXPECT_EQ(JobText(job, absl::UnixEpoch()).find("bottleneck"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(JobJson(job))["report"], nullptr);
+  *job.mutable_report() = StreamingReport();
+  EXPECT_NE(JobText(job, absl::UnixEpoch())
+                .find("bottleneck  read 93 % (compute 41 %, waited for read 52 % of the time)\n"),
+            std::string::npos)
+      << JobText(job, absl::UnixEpoch());
+  const auto report = nlohmann::json::parse(JobJson(job))["report"];
+  EXPECT_EQ(report["sweeps"], 7);
+  EXPECT_EQ(report["seconds"], 2.5);
+  EXPECT_EQ(report["bottleneck"], "read 93 %");
+  ASSERT_EQ(report["lanes"].size(), 3U);
+  EXPECT_EQ(report["lanes"][0]["name"], "read");
+  EXPECT_EQ(report["lanes"][0]["busy_share"], 0.93);
+  EXPECT_EQ(report["lanes"][0]["waited_share"], 0.52);
+  EXPECT_EQ(report["lanes"][0]["bytes"], 4096);
+}
+
+TEST(JobTextTest, AReportWithoutWaitingIsTheBottleneckAlone) {
+  v1::Report report;
+  report.set_bottleneck("compute 99 %");
+  report.add_lanes()->set_name("compute");
+  report.mutable_lanes(0)->set_busy_share(0.99);
+  EXPECT_EQ(BottleneckText(report), "compute 99 %");
 }
 
 TEST(JobTextTest, StatesReadBack) {

@@ -52,6 +52,18 @@ class BenchTest(EndToEndTest):
                                 streamed["memory"]["streamed_weight_bytes"] *
                                 (len(streamed["sweeps"]) - 1))
 
+    def test_the_timeline_of_a_run_goes_to_a_file_that_was_not_there(self):
+        pack = self.make_pack("pack")
+        trace = self.folder / "trace.json"
+        text = self.bench(pack, "--weight-budget", "0", "--timeline", trace)
+        self.assertRegex(text, r"lanes +busy: read \d+ % \(\d+ MiB\).*compute \d+ %.*; bottleneck: ")
+        events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+        self.assertEqual({event["name"] for event in events if event["ph"] == "X"},
+                         {"read weights", "compute"})
+        again = run_client("bench", pack, "--memory-budget", "32MiB", *JOB, "--timeline", trace)
+        self.assertEqual(again.returncode, 9)
+        self.assertIn("it exists", again.stderr)
+
     def test_a_cut_run_says_what_is_projected(self):
         pack = self.make_pack("pack")
         self.assertIn("projected: the whole job in", self.bench(pack, "--sweeps", "3"))

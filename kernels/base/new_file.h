@@ -1,0 +1,18 @@
+// Files for people that appear whole or not at all, and never in place of another.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace nightshift {
+
+// OK when nothing is at `path`. Errors: ALREADY_EXISTS; as errno.
+absl::Status CheckNoFile(const std::string& path);
+
+// Makes a file of these bytes: written aside as PATH.part, synced, renamed. Errors: as CheckNoFile;
+// RESOURCE_EXHAUSTED (disk full); as errno. Nothing is left behind by an error.
+absl::Status WriteNewFile(const std::string& path, absl::string_view bytes);
+
+}  // namespace nightshift
