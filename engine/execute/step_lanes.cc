@@ -120,7 +120,8 @@ void StepLanes::Begin(const Step& computation) {
     NoteFailure(record, WaitForRecord(record));
     record.times.waited_us += clock_.MonotonicMicros() - before_us;
   }
-  Add(computation).times.start_us = clock_.MonotonicMicros();
+  StepTimes& times = Add(computation).times;
+  times.start_us = times.issue_us;
 }
 
 void StepLanes::End(const Step& computation, absl::Status status) {
