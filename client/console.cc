@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "client/file_descriptor.h"
 #include "client/rpc_error.h"
+#include "kernels/base/file_descriptor.h"
 
 namespace nightshift {
 namespace {

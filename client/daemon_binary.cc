@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-#include "client/file_descriptor.h"
+#include "kernels/base/file_descriptor.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {

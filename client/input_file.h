@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-#include "client/file_descriptor.h"
+#include "kernels/base/file_descriptor.h"
 
 namespace nightshift {
 

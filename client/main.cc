@@ -8,11 +8,11 @@
 #include "client/command_line.h"
 #include "client/console.h"
 #include "client/daemon_binary.h"
-#include "client/file_descriptor.h"
 #include "client/job_commands.h"
 #include "client/results_command.h"
 #include "client/run_command.h"
 #include "client/server_commands.h"
+#include "kernels/base/file_descriptor.h"
 
 namespace nightshift {
 namespace {

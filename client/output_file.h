@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-#include "client/file_descriptor.h"
+#include "kernels/base/file_descriptor.h"
 
 namespace nightshift {
 

@@ -21,7 +21,7 @@
 #include "client/await.h"
 #include "client/channel.h"
 #include "client/daemon_binary.h"
-#include "client/file_descriptor.h"
+#include "kernels/base/file_descriptor.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {

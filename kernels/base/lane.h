@@ -36,7 +36,8 @@ class Lane {
   // Never blocks. `work` starts when all earlier works have ended and all of `waits` are complete;
   // then `done` is completed with its status. If a wait ended with an error, the work is skipped
   // and `done` gets the first such error in the order of `waits`, those behind it not being waited
-  // for: an error reaches all that depends on it. `waits` must outlive the completion of `done`; `done` and what `work` refers to must too.
+  // for: an error reaches all that depends on it. `waits` must outlive the completion of `done`;
+  // `done` and what `work` refers to must too.
   void Issue(std::vector<Fence*> waits, std::function<absl::Status()> work, Fence* done);
 
   LaneCounts counts() const;

@@ -1,4 +1,4 @@
-#include "client/file_descriptor.h"
+#include "kernels/base/file_descriptor.h"
 
 #include <cerrno>
 #include <filesystem>
