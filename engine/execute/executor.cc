@@ -122,7 +122,6 @@ Executor::Executor(ExecutorParts parts, const ExecutorLimits& limits)
       lanes_(clock_) {}
 
 absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule, Sequences sequences) {
-  schedule_ = &schedule;
   std::vector<HeadRow> rows = ScoredRows(schedule, sequences);
   const size_t num_scored = rows.size();
   for (const SampledRow& sampled : schedule.sampled) {

@@ -111,6 +111,17 @@ SweepSteps::SweepSteps(StreamShape shape)
       host_ring_(shape_.host_ring_bytes),
       device_ring_(shape_.device_ring_bytes) {
   CHECK_GE(shape_.num_slots, 1U);
+  const auto is_before = [](const StreamedShard& shard, int64_t layer) {
+    return shard.layer < layer;
+  };
+  CHECK(std::is_sorted(
+      shape_.shards.begin(), shape_.shards.end(),
+      [](const StreamedShard& a, const StreamedShard& b) { return a.layer < b.layer; }));
+  for (int64_t layer = 0; layer <= shape_.num_layers + 1; ++layer) {
+    const auto first =
+        std::lower_bound(shape_.shards.begin(), shape_.shards.end(), layer, is_before);
+    first_shard_of_layer_.push_back(static_cast<size_t>(first - shape_.shards.begin()));
+  }
 }
 
 std::vector<Step> SweepSteps::Next(const SweepShape& sweep) {
@@ -284,6 +295,15 @@ std::vector<int64_t> SweepSteps::WaitsOfCompute(const SweepShape& sweep, const C
   return waits;
 }
 
+std::pair<size_t, size_t> SweepSteps::ShardsOf(const Call& call) const {
+  const bool is_experts = call.batch == kAllBatches && call.layer < shape_.num_layers;
+  if (call.layer == kEmbedding || is_experts) {
+    return {0, 0};
+  }
+  const size_t layer = static_cast<size_t>(call.layer);
+  return {first_shard_of_layer_[layer], first_shard_of_layer_[layer + 1]};
+}
+
 void SweepSteps::ListCompute(const SweepShape& sweep, const Call& call) {
   Step piece{.kind = StepKind::kCompute,
              .layer = call.layer,
@@ -294,10 +314,9 @@ void SweepSteps::ListCompute(const SweepShape& sweep, const Call& call) {
     piece.slot = UseOf(call).turn.value_or(0) % shape_.num_slots;
   }
   std::vector<int64_t> waits = WaitsOfCompute(sweep, call);
-  for (size_t i = 0; i < shape_.shards.size(); ++i) {
-    const StreamedShard& shard = shape_.shards[i];
-    if (shard.layer != call.layer || !UsesShard(call.part, shard) ||
-        (call.batch == kAllBatches && call.layer < shape_.num_layers)) {
+  const auto [first_shard, end_shard] = ShardsOf(call);
+  for (size_t i = first_shard; i < end_shard; ++i) {
+    if (!UsesShard(call.part, shape_.shards[i])) {
       continue;
     }
     piece.position = first_position_ + static_cast<int64_t>(i);
@@ -314,16 +333,16 @@ void SweepSteps::ListCompute(const SweepShape& sweep, const Call& call) {
   }
   piece.position = kNone;
   piece.is_last_piece = true;
-  const int64_t end = Add(piece, std::move(waits));
+  const int64_t last = Add(piece, std::move(waits));
   if (call.batch == kAllBatches) {
     return;
   }
   UseSteps& use = UseOf(call);
   if (call.part == LayerPart::kInputs) {
-    use.inputs_end = end;
+    use.inputs_end = last;
     ListHostAttention(sweep.batches[static_cast<size_t>(call.batch)], call);
   } else {
-    use.compute_end = end;
+    use.compute_end = last;
   }
 }
 

@@ -92,7 +92,7 @@ struct StreamedShard {
 // What is fixed for an engine.
 struct StreamShape {
   int64_t num_layers = 0;
-  std::vector<StreamedShard> shards;  // in the order of use
+  std::vector<StreamedShard> shards;  // in the order of use: layers ascend
   bool unified_memory = true;
   int64_t host_ring_bytes = 0;    // of shards from disk; with unified memory the only ring
   int64_t device_ring_bytes = 0;  // of all streamed shards; not with unified memory
@@ -172,6 +172,9 @@ class SweepSteps {
   void ListKvLoads(const KvMoves& kv, const Call& call, UseSteps& use);
   void ListActivationLoads(const BatchShape& batch, const Call& call, UseSteps& use);
   void ListCompute(const SweepShape& sweep, const Call& call);
+  // The first of the call's layer and the one behind its last; none for the embedding and experts,
+  // whose shards are not streamed in order.
+  std::pair<size_t, size_t> ShardsOf(const Call& call) const;
   std::vector<int64_t> WaitsOfCompute(const SweepShape& sweep, const Call& call);
   void ListHostAttention(const BatchShape& batch, const Call& call);
   void ListStores(const SweepShape& sweep, const Call& call);
@@ -194,6 +197,7 @@ class SweepSteps {
   int64_t LastInSlot(const UseSteps& use, int64_t UseSteps::*step);
 
   const StreamShape shape_;
+  std::vector<size_t> first_shard_of_layer_;  // [num_layers + 2], the head's included
   ShardRing host_ring_;
   ShardRing device_ring_;
   int64_t next_id_ = 0;

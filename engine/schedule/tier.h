@@ -8,16 +8,4 @@ namespace nightshift {
 
 enum class Tier : uint8_t { kDevice, kHost, kDisk };
 
-inline const char* TierName(Tier tier) {
-  switch (tier) {
-    case Tier::kDevice:
-      return "device";
-    case Tier::kHost:
-      return "host";
-    case Tier::kDisk:
-      return "disk";
-  }
-  return "";
-}
-
 }  // namespace nightshift
