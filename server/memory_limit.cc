@@ -104,6 +104,18 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view text) {
   return static_cast<int64_t>(number * *unit);
 }
 
+absl::Status ReadSizeFlag(absl::string_view key, absl::string_view text, int64_t& bytes) {
+  if (text.empty()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<int64_t> size = ParseSize(text);
+  if (!size.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", key, ": ", size.status().message()));
+  }
+  bytes = *size;
+  return absl::OkStatus();
+}
+
 std::string SizeText(int64_t bytes) {
   constexpr double kMiB = 1048576.0;
   const double mib = static_cast<double>(bytes) / kMiB;

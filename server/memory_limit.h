@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -13,6 +14,10 @@ namespace nightshift {
 // "4GiB", "1.5 GB", "512MiB", "64k" or bytes. KiB, MiB, GiB, TiB and k, M, G, T are powers of 1024;
 // kB, MB, GB, TB powers of 1000. INVALID_ARGUMENT for anything else, negative or above 2^62.
 absl::StatusOr<int64_t> ParseSize(absl::string_view text);
+
+// Reads the text of flag --`key` into `bytes`, which stay as they are when it is empty. Errors: of
+// ParseSize, naming the flag.
+absl::Status ReadSizeFlag(absl::string_view key, absl::string_view text, int64_t& bytes);
 
 // "4.0 GiB".
 std::string SizeText(int64_t bytes);

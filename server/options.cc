@@ -305,18 +305,6 @@ class Declaration {
   std::vector<std::string> from_environment_;
 };
 
-absl::Status ReadSize(const std::string& key, const std::string& text, int64_t& bytes) {
-  if (text.empty()) {
-    return absl::OkStatus();
-  }
-  const auto size = ParseSize(text);
-  if (!size.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--", key, ": ", size.status().message()));
-  }
-  bytes = *size;
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
   if (text != "f32" && text != "bf16") {
     return absl::InvalidArgumentError(
@@ -327,10 +315,10 @@ absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
 
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
-  RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, options.memory_budget_bytes));
-  RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, options.weight_budget_bytes));
-  RETURN_IF_ERROR(ReadSize("max-input-bytes", written.max_input, options.max_input_bytes));
-  RETURN_IF_ERROR(ReadSize("max-line-bytes", written.max_line, options.max_line_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("memory-budget", written.memory_budget, options.memory_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("weight-budget", written.weight_budget, options.weight_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("max-input-bytes", written.max_input, options.max_input_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   TierFlags tiers = written.tiers;
   if (tiers.spill_folder.empty()) {
@@ -349,8 +337,8 @@ absl::Status Resolve(const Written& written, Options& options) {
 absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
   EngineOptions& engine = bench.engine;
   engine.memory_budget_bytes = AvailableMemoryBytes() / 2;
-  RETURN_IF_ERROR(ReadSize("memory-budget", written.memory_budget, engine.memory_budget_bytes));
-  RETURN_IF_ERROR(ReadSize("weight-budget", written.weight_budget, engine.weight_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("memory-budget", written.memory_budget, engine.memory_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("weight-budget", written.weight_budget, engine.weight_budget_bytes));
   ASSIGN_OR_RETURN(engine.compute_type, ReadComputeType(written.compute_type));
   ASSIGN_OR_RETURN(engine.tiers, ReadTierFlags(written.tiers));
   if (!written.disk_backend.empty()) {

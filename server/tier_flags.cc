@@ -18,21 +18,9 @@ absl::Status WrongFlag(const char* key, const std::string& text, const std::stri
   return absl::InvalidArgumentError(absl::StrCat("--", key, " is ", text, ", must be ", must));
 }
 
-absl::Status ReadBytes(const char* key, const std::string& text, int64_t& bytes) {
-  if (text.empty()) {
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<int64_t> size = ParseSize(text);
-  if (!size.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--", key, ": ", size.status().message()));
-  }
-  bytes = *size;
-  return absl::OkStatus();
-}
-
 absl::Status ReadRate(const char* key, const std::string& text, double& bytes_per_s) {
   int64_t bytes = 0;
-  RETURN_IF_ERROR(ReadBytes(key, text, bytes));
+  RETURN_IF_ERROR(ReadSizeFlag(key, text, bytes));
   bytes_per_s = static_cast<double>(bytes);
   return absl::OkStatus();
 }
@@ -103,7 +91,7 @@ std::vector<TierFlag> ListTierFlags(TierFlags& flags) {
 
 absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags) {
   TierOptions tiers;
-  RETURN_IF_ERROR(ReadBytes("device-budget", flags.device_budget, tiers.device_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("device-budget", flags.device_budget, tiers.device_budget_bytes));
   RETURN_IF_ERROR(ReadRate("upload-rate", flags.upload_rate, tiers.upload_bytes_per_s));
   RETURN_IF_ERROR(ReadRate("download-rate", flags.download_rate, tiers.download_bytes_per_s));
   if (!flags.device_flops.empty() &&
@@ -111,7 +99,7 @@ absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags) {
        !std::isfinite(tiers.device_flops_per_s) || tiers.device_flops_per_s < 0.0)) {
     return WrongFlag("device-flops", flags.device_flops, "a number, as 2e12");
   }
-  RETURN_IF_ERROR(ReadBytes("spill-budget", flags.spill_budget, tiers.disk_budget_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("spill-budget", flags.spill_budget, tiers.disk_budget_bytes));
   tiers.spill_folder = flags.spill_folder;
   RETURN_IF_ERROR(ReadShares("weight-shares", flags.weight_shares, tiers.weights));
   RETURN_IF_ERROR(ReadShares("kv-shares", flags.kv_shares, tiers.kv));
