@@ -1,5 +1,6 @@
 #include "tests/bench/engine_job.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -51,6 +52,20 @@ std::string QuickstartPack() {
   return absl::StrCat(
       cache != nullptr ? cache : absl::StrCat(home != nullptr ? home : "", "/.cache/nightshift"),
       "/models/smollm2-135m-instruct");
+}
+
+int RunBenchMain(bool has_right_arguments, const char* usage,
+                 const std::function<absl::Status()>& bench) {
+  if (!has_right_arguments) {
+    std::fprintf(stderr, "usage: %s\n", usage);
+    return 2;
+  }
+  const absl::Status status = bench();
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
 }
 
 }  // namespace nightshift

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "engine/engine.h"
@@ -21,5 +23,10 @@ absl::StatusOr<JobTime> RunJob(Engine& engine, std::vector<EngineRequest> reques
 
 // The quickstart's model in the user's cache.
 std::string QuickstartPack();
+
+// What main returns: 2 with the usage when the arguments are wrong, else runs the bench, 1 with its
+// error.
+int RunBenchMain(bool has_right_arguments, const char* usage,
+                 const std::function<absl::Status()>& bench);
 
 }  // namespace nightshift

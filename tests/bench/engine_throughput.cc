@@ -4,7 +4,6 @@
 // Usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS bf16|f32]]
 // PACK is the quickstart's unless given.
 #include <cstdint>
-#include <cstdio>
 #include <random>
 #include <string>
 #include <vector>
@@ -58,8 +57,7 @@ absl::Status Measure(const Workload& workload) {
                R"("value": %.2f, "unit": "tokens/s"})"
                "\n",
                workload.rows, workload.prompt_tokens, workload.new_tokens,
-               engine->info().numeric_mode,
-               static_cast<double>(time.tokens) / time.seconds);
+               engine->info().numeric_mode, static_cast<double>(time.tokens) / time.seconds);
   return absl::OkStatus();
 }
 
@@ -83,16 +81,8 @@ bool ReadArguments(int argc, char** argv, Workload& workload) {
 
 int main(int argc, char** argv) {
   nightshift::Workload workload;
-  if (!nightshift::ReadArguments(argc, argv, workload)) {
-    std::fprintf(stderr,
-                 "usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS "
-                 "bf16|f32]]\n");
-    return 2;
-  }
-  const absl::Status status = nightshift::Measure(workload);
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    return 1;
-  }
-  return 0;
+  return nightshift::RunBenchMain(
+      nightshift::ReadArguments(argc, argv, workload),
+      "engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS bf16|f32]]",
+      [&] { return nightshift::Measure(workload); });
 }

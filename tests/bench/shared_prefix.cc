@@ -1,11 +1,10 @@
-// What it brings to compute once what all prompts of a job have in common: a job of documents behind
-// one instruction, with shared pages and without.
+// What it brings to compute once what all prompts of a job have in common: a job of documents
+// behind one instruction, with shared pages and without.
 //
 // Usage: shared_prefix [PACK [ROWS COMMON_TOKENS OWN_TOKENS NEW_TOKENS]]
 // PACK is the quickstart's unless given.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <random>
 #include <string>
@@ -99,15 +98,7 @@ bool ReadArguments(int argc, char** argv, Workload& workload) {
 
 int main(int argc, char** argv) {
   nightshift::Workload workload;
-  if (!nightshift::ReadArguments(argc, argv, workload)) {
-    std::fprintf(stderr,
-                 "usage: shared_prefix [PACK [ROWS COMMON_TOKENS OWN_TOKENS NEW_TOKENS]]\n");
-    return 2;
-  }
-  const absl::Status status = nightshift::Compare(workload);
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    return 1;
-  }
-  return 0;
+  return nightshift::RunBenchMain(nightshift::ReadArguments(argc, argv, workload),
+                                  "shared_prefix [PACK [ROWS COMMON_TOKENS OWN_TOKENS NEW_TOKENS]]",
+                                  [&] { return nightshift::Compare(workload); });
 }

@@ -6,7 +6,6 @@
 // PACK is the quickstart's unless given.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -118,14 +117,7 @@ bool ReadArguments(int argc, char** argv, Workload& workload) {
 
 int main(int argc, char** argv) {
   nightshift::Workload workload;
-  if (!nightshift::ReadArguments(argc, argv, workload)) {
-    std::fprintf(stderr, "usage: skew [PACK [ROWS BLOCK MOST_OUTPUT_TOKENS]]\n");
-    return 2;
-  }
-  const absl::Status status = nightshift::Compare(workload);
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    return 1;
-  }
-  return 0;
+  return nightshift::RunBenchMain(nightshift::ReadArguments(argc, argv, workload),
+                                  "skew [PACK [ROWS BLOCK MOST_OUTPUT_TOKENS]]",
+                                  [&] { return nightshift::Compare(workload); });
 }
