@@ -187,6 +187,7 @@ class TiersTest : public testing::Test {
       std::vector<size_t> run(kNumFactors, 0);
       run[kModel] = model;
       run[kPrefixes] = 1;
+      run[kBackend] = 1;  // what every machine has
       outcomes = Run(Options(run)).outcomes;
     }
     return outcomes;
@@ -208,17 +209,25 @@ TEST_F(TiersTest, SameBitsForEveryPlacementScheduleAndSetting) {
   const char* cover = std::getenv("NIGHTSHIFT_COVER");
   const std::vector<std::vector<size_t>> runs =
       CoveringArray(NumChoices(), cover != nullptr && std::string(cover) == "3" ? 3 : 2);
+  DiskQueueOptions by_io_uring;
+  by_io_uring.backend = DiskBackend::kIoUring;
+  const absl::Status io_uring = DiskQueue::Create(by_io_uring).status();
+  size_t left_out = 0;
   for (const std::vector<size_t>& run : runs) {
+    if (run[kBackend] == 0 && !io_uring.ok()) {
+      ++left_out;
+      continue;
+    }
     SCOPED_TRACE(Describe(run));
     const EngineOptions options = Options(run);
-    if (const auto engine = Engine::Create(options); absl::IsFailedPrecondition(engine.status())) {
-      GTEST_SKIP() << engine.status();
-    }
     const RunReport report = Run(options);
     EXPECT_TRUE(report.outcomes == Expected(run[kModel]));
     ExpectLanesInUse(run, report.times);
   }
-  RecordProperty("runs", static_cast<int>(runs.size()));
+  RecordProperty("runs", static_cast<int>(runs.size() - left_out));
+  if (left_out > 0) {
+    GTEST_SKIP() << left_out << " of " << runs.size() << " runs were left out: " << io_uring;
+  }
 }
 
 }  // namespace
