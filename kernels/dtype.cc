@@ -51,6 +51,44 @@ int64_t FloatBytes(DType dtype) {
   return dtype == DType::kF32 ? 4 : 2;
 }
 
+double StoredBits(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 32;
+    case DType::kF16:
+    case DType::kBF16:
+      return 16;
+    case DType::kI8G32:
+      return 8 + 16.0 / 32;
+    case DType::kI4G32:
+      return 4 + 16.0 / 32;
+    case DType::kU4G32:
+      return 4 + 32.0 / 32;
+    case DType::kU4G64:
+      return 4 + 32.0 / 64;
+    case DType::kU8G32:
+      return 8 + 32.0 / 32;
+    case DType::kU8G64:
+      return 8 + 32.0 / 64;
+    case DType::kI8G64:
+      return 8 + 16.0 / 64;
+    case DType::kI4G64:
+      return 4 + 16.0 / 64;
+    // Bytes of GGUF's super-blocks of 256.
+    case DType::kQ2K:
+      return 84 * 8.0 / 256;
+    case DType::kQ3K:
+      return 110 * 8.0 / 256;
+    case DType::kQ4K:
+      return 144 * 8.0 / 256;
+    case DType::kQ5K:
+      return 176 * 8.0 / 256;
+    case DType::kQ6K:
+      return 210 * 8.0 / 256;
+  }
+  return 0;
+}
+
 const char* ComputeTypeName(ComputeType type) {
   switch (type) {
     case ComputeType::kF32:

@@ -35,6 +35,9 @@ bool IsFloat(DType dtype);
 // Bytes of one element of a float type.
 int64_t FloatBytes(DType dtype);
 
+// Bits that an element of a long row takes as stored, its share of scales and minima included.
+double StoredBits(DType dtype);
+
 // How a matmul multiplies: kF32 widens weights and keeps inputs in f32; kBF16 rounds weights and
 // inputs to bf16 and accumulates in f32. Part of a job's numeric mode.
 enum class ComputeType : uint8_t { kF32 = 1, kBF16 = 2 };

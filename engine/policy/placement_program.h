@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "engine/schedule/tier.h"
@@ -46,6 +47,9 @@ struct LinearForm {
   double& operator[](ShareId share) { return of[static_cast<size_t>(share)]; }
   double operator[](ShareId share) const { return of[static_cast<size_t>(share)]; }
   double At(const Shares& shares) const;
+  // Over all shares that there are.
+  double Least() const;
+  double Most() const;
   LinearForm& operator+=(const LinearForm& other);
   LinearForm& operator*=(double factor);
 };
@@ -73,10 +77,14 @@ struct CapacityRow {
 
 struct PlacementProgram {
   double requests = 1.0;  // that all phases together finish; seconds are counted per request
+  // Of the seconds of all phases, the part for which one request is held: 1 when the phases are one
+  // closed block.
+  double held_share = 1.0;
   std::vector<CostPhase> phases;
   std::vector<CapacityRow> capacities;
   std::array<std::optional<double>, kNumShares> fixed;  // by the user or by the device
   std::optional<double> max_seconds;                    // of all phases together
+  std::optional<double> max_held_seconds;               // of one request
 };
 
 // Seconds of one phase, each time, and of a whole run at given shares.
@@ -88,16 +96,40 @@ struct PlacementSolution {
   double seconds = 0.0;                // of all phases together
   double seconds_per_request = 0.0;    // what was made least
   std::vector<double> phase_seconds;   // each time, by phase
-  std::vector<double> capacity_bytes;  // held, by row of `capacities`
+  std::vector<double> capacity_bytes;  // held, by row of `capacities`; within 1e-7 of what it may
   // By row of `capacities`: seconds per request that one more byte would save; 0 where the row does
   // not bind.
   std::vector<double> byte_prices;
 };
 
+// What a program lacks.
+struct PlacementShortfall {
+  // By tier: bytes beyond its capacity, and the row that holds most of them. Disk is asked for
+  // before host, host before device.
+  std::array<double, 3> bytes = {};
+  std::array<std::string, 3> rows;
+  // When no bytes are lacking: the least seconds, which are above a bound.
+  double least_seconds = 0.0;
+  double least_held_seconds = 0.0;
+
+  bool lacks_bytes() const { return bytes[0] > 0 || bytes[1] > 0 || bytes[2] > 0; }
+};
+
+// OK when all numbers are finite, and no time or memory can be below 0 at any shares; else
+// INVALID_ARGUMENT naming the phase and term, row or share, and the number.
+absl::Status ValidateProgram(const PlacementProgram& program);
+
 // The shares of least seconds per request; among equals those with least on disk, then least on the
 // host. The same program gives the same answer.
-// Errors: INVALID_ARGUMENT for numbers that are negative or not finite, by name;
-// RESOURCE_EXHAUSTED when nothing fits: which row lacks how many bytes at the best shares.
+// Errors: of ValidateProgram; RESOURCE_EXHAUSTED when nothing fits: which tier lacks how many bytes
+// in which row, or by how much a bound on time is missed.
 absl::StatusOr<PlacementSolution> SolvePlacement(const PlacementProgram& program);
+
+// Only the objective: a third of the work. Errors: as SolvePlacement, but the message of
+// RESOURCE_EXHAUSTED tells nothing.
+absl::StatusOr<double> LeastSecondsPerRequest(const PlacementProgram& program);
+
+// Of a valid program. All 0 when it has a solution.
+absl::StatusOr<PlacementShortfall> FindShortfall(const PlacementProgram& program);
 
 }  // namespace nightshift
