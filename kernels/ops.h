@@ -26,6 +26,9 @@ struct MatMulArgs {
   const float* bias = nullptr;  // [N] of the whole matrix, or none
   MatrixView out;               // [T, N] of the whole matrix; columns of the shard are written
   bool accumulate = false;      // add to `out` instead of overwriting (residual)
+  // The matmul before this one read the same x, which has not changed since: what was prepared of
+  // it (packed rows) is used again.
+  bool same_x = false;
 };
 
 // One request's rows in a ragged batch: `num_rows` rows from `first_row`, at consecutive positions

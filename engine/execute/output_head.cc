@@ -126,7 +126,7 @@ void OutputHead::Ask(MatrixView finished, Look look, std::span<float> scratch,
                      Questions& questions) {
   ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
     MatrixView logits = Scratch(scratch).Take(finished.rows, chunk.outputs);
-    ops_.MatMul({.x = finished, .weight = chunk, .out = logits});
+    ops_.MatMul({.x = finished, .weight = chunk, .out = logits, .same_x = first_token > 0});
     forward_.CapLogits(logits);
     ops_.HeadReduce({.logits = logits,
                      .first_token = first_token,
@@ -223,8 +223,10 @@ MatrixView OutputHead::FinishRows(const GatherHidden& gather, std::span<const in
 MatrixView OutputHead::WholeLogits(MatrixView finished, Look look, std::span<float> scratch) {
   MatrixView logits = Scratch(scratch).Take(finished.rows, config_.vocabulary);
   ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
-    ops_.MatMul(
-        {.x = finished, .weight = chunk, .out = logits.Columns(first_token, chunk.outputs)});
+    ops_.MatMul({.x = finished,
+                 .weight = chunk,
+                 .out = logits.Columns(first_token, chunk.outputs),
+                 .same_x = first_token > 0});
   });
   forward_.CapLogits(logits);
   return logits;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/model/linear.h"
 #include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 
@@ -49,7 +48,8 @@ void ExpertFeedForward::Route(const MatMulWeights& router, MatrixView x, std::sp
   for (int64_t first = 0; first < x.rows; first += piece_rows_) {
     const int64_t count = std::min(piece_rows_, x.rows - first);
     MatrixView logits = Scratch(scratch).Take(count, experts.count);
-    MultiplyInOrder(router, x.Rows(first, count), false, logits, access_, ops_);
+    const Product product{router, logits};
+    MultiplyInOrder({&product, 1}, x.Rows(first, count), access_, ops_);
     for (int64_t row = 0; row < count; ++row) {
       ChooseExperts(
           {logits.row(row), static_cast<size_t>(experts.count)}, experts.normalise,
@@ -115,26 +115,31 @@ void ExpertFeedForward::RunExpert(const ExpertWeights& weights, std::span<const 
     MatrixView up = memory.Take(num_rows, config_.experts->ffn_width);
     MatrixView output = memory.Take(num_rows, config_.model_width);
     ops_.GatherRows(x, piece_rows, input);
-    Linear(weights.gate, input, gate);
-    Linear(weights.up, input, up);
+    Multiply({{weights.gate, gate}, {weights.up, up}}, input);
     ops_.GatedActivate(config_.activation, gate, up);
-    Linear(weights.down, gate, output);
+    Multiply({{weights.down, output}}, gate);
     ops_.AddScaledRows(output, piece_rows, factors.subspan(first, count), hidden);
   }
 }
 
-void ExpertFeedForward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  const auto multiply = [&](const WeightShardView& shard) {
-    ops_.MatMul({.x = x, .weight = shard, .bias = weights.bias, .out = out});
-  };
-  for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
-    const ShardIndex shard{weights.tensor, i};
-    if (next_streamed_ < streamed_.size() && streamed_[next_streamed_] == shard) {
-      ++next_streamed_;
-      multiply(access_->AcquireOfExpert(shard));
-      access_->ReleaseOfExpert();
-    } else {
-      multiply(weights.matrix.shards[i]);
+void ExpertFeedForward::Multiply(std::initializer_list<Product> products, MatrixView x) {
+  bool same_x = false;
+  for (const auto& [weights, out, accumulate] : products) {
+    for (size_t i = 0; i < weights.matrix.shards.size(); ++i) {
+      const ShardIndex shard{weights.tensor, i};
+      const bool is_streamed =
+          next_streamed_ < streamed_.size() && streamed_[next_streamed_] == shard;
+      ops_.MatMul({.x = x,
+                   .weight = is_streamed ? access_->AcquireOfExpert(shard) : weights.matrix.shards[i],
+                   .bias = weights.bias,
+                   .out = out,
+                   .accumulate = accumulate,
+                   .same_x = same_x});
+      same_x = true;
+      if (is_streamed) {
+        ++next_streamed_;
+        access_->ReleaseOfExpert();
+      }
     }
   }
 }

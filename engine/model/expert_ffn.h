@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
 #include "engine/model/config.h"
+#include "engine/model/linear.h"
 #include "engine/model/router.h"
 #include "engine/model/weights.h"
 #include "kernels/ops.h"
@@ -38,8 +40,8 @@ class ExpertFeedForward {
   void RunExpert(const ExpertWeights& weights, std::span<const int64_t> rows,
                  std::span<const float> factors, MatrixView x, std::span<float> scratch,
                  MatrixView hidden);
-  // Of an expert: shards that are not in memory are acquired.
-  void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+  // As MultiplyInOrder; an expert's shards that are not in memory are acquired as such.
+  void Multiply(std::initializer_list<Product> products, MatrixView x);
 
   const ModelConfig& config_;
   int64_t piece_rows_;

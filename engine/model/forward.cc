@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/model/linear.h"
 #include "engine/model/scratch.h"
 #include "kernels/base/check.h"
 
@@ -136,7 +135,7 @@ void Forward::Embed(const ModelWeights& weights, std::span<const int32_t> ids,
   if (weights.project_in.exists()) {
     MatrixView embedded = Scratch(scratch).Take(hidden.rows, config_.embedding_width);
     Gather(weights.embed, ids, false, embedded);
-    Linear(weights.project_in, embedded, hidden);
+    Multiply({{weights.project_in, hidden}}, embedded);
   } else {
     Gather(weights.embed, ids, false, hidden);
   }
@@ -210,7 +209,7 @@ void Forward::Finish(const ModelWeights& weights, MatrixView hidden, MatrixView 
     Norm(weights.final_norm, hidden, projects ? hidden : out);
   }
   if (projects) {
-    Linear(weights.project_out, hidden, out);
+    Multiply({{weights.project_out, out}}, hidden);
   } else if (!config_.final_norm) {
     for (int64_t row = 0; row < hidden.rows; ++row) {
       std::copy_n(hidden.row(row), hidden.columns, out.row(row));
@@ -230,9 +229,7 @@ void Forward::CapLogits(MatrixView logits) {
 // q(x), k(x) and v(x), q and k normalised where the family does and rotated by their positions.
 void Forward::AttentionInputs(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
                               const AttentionRows& rows) {
-  Linear(weights.q, x, rows.q);
-  Linear(weights.k, x, rows.k);
-  Linear(weights.v, x, rows.v);
+  Multiply({{weights.q, rows.q}, {weights.k, rows.k}, {weights.v, rows.v}}, x);
   NormQueriesAndKeys(weights, rows.q, rows.k);
   if (config_.position == PositionKind::kRope) {
     Rotate(batch, rows.q, rows.k);
@@ -291,11 +288,10 @@ void Forward::FeedForward(const LayerWeights& weights, MatrixView x, std::span<f
   MatrixView inner = memory.Take(x.rows, config_.ffn_width);
   if (config_.gated_ffn) {
     MatrixView up = memory.Take(x.rows, config_.ffn_width);
-    Linear(weights.gate, x, inner);
-    Linear(weights.up, x, up);
+    Multiply({{weights.gate, inner}, {weights.up, up}}, x);
     ops_.GatedActivate(config_.activation, inner, up);
   } else {
-    Linear(weights.up, x, inner);
+    Multiply({{weights.up, inner}}, x);
     ops_.Activate(config_.activation, inner);
   }
   AddBranch(weights.down, weights.ffn_branch_norm, inner, memory.rest(), hidden);
@@ -305,11 +301,11 @@ void Forward::FeedForward(const LayerWeights& weights, MatrixView x, std::span<f
 void Forward::AddBranch(const MatMulWeights& projection, const NormWeights& norm, MatrixView x,
                         std::span<float> scratch, MatrixView hidden) {
   if (!norm.exists() && config_.residual_multiplier == 1.0F) {
-    AddLinear(projection, x, hidden);
+    Multiply({{projection, hidden, true}}, x);
     return;
   }
   MatrixView branch = Scratch(scratch).Take(hidden.rows, hidden.columns);
-  Linear(projection, x, branch);
+  Multiply({{projection, branch}}, x);
   if (norm.exists()) {
     Norm(norm, branch, branch);
   }
@@ -345,12 +341,8 @@ void Forward::Gather(const MatMulWeights& table, std::span<const int32_t> ids, b
   }
 }
 
-void Forward::Linear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  MultiplyInOrder(weights, x, false, out, access_, ops_);
-}
-
-void Forward::AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out) {
-  MultiplyInOrder(weights, x, true, out, access_, ops_);
+void Forward::Multiply(std::initializer_list<Product> products, MatrixView x) {
+  MultiplyInOrder(products, x, access_, ops_);
 }
 
 }  // namespace nightshift

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
 #include "engine/model/config.h"
+#include "engine/model/linear.h"
 #include "engine/model/weights.h"
 #include "kernels/kv_page.h"
 #include "kernels/ops.h"
@@ -98,8 +100,7 @@ class Forward {
   // out (+)= rows of `table` by `ids`.
   void Gather(const MatMulWeights& table, std::span<const int32_t> ids, bool accumulate,
               MatrixView out);
-  void Linear(const MatMulWeights& weights, MatrixView x, MatrixView out);
-  void AddLinear(const MatMulWeights& weights, MatrixView x, MatrixView out);
+  void Multiply(std::initializer_list<Product> products, MatrixView x);
   void AttentionInputs(const LayerWeights& weights, const LayerBatch& batch, MatrixView x,
                        const AttentionRows& rows);
   void AttentionOutput(const LayerWeights& weights, MatrixView mixed, std::span<float> scratch,

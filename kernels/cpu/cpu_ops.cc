@@ -156,16 +156,32 @@ void CpuOps::PackRows(const PackArgs& args) {
              [&](int64_t tile, int) { PackTile(args, tiles, tile); });
 }
 
-void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView out) {
-  const WeightShardView& weight = args.weight;
-  const TileKind kind = TileKindOf(weight.dtype);
+const std::byte* CpuOps::PackInputs(MatrixView x, TileKind kind, bool same_x) {
+  if (same_x) {
+    CHECK(x.data == packed_x_.data);
+    CheckSameShape(x, packed_x_);
+  }
   auto* packed =
       reinterpret_cast<std::byte*>(packed_rows_.Get(PackedBytes(kind, x.rows, x.columns) / 4));
-  PackRows({.x = x,
-            .kind = kind,
-            .rounds = compute_type_ == ComputeType::kBF16,
-            .packed = packed});
-  const RowTiles tiles = CutIntoTiles(kind, x.rows);
+  if (same_x && packed_kind_ == kind) {
+    return packed;
+  }
+  packed_x_ = x;
+  packed_kind_ = kind;
+  for (int64_t first = 0; first < x.rows; first += kMaxMatMulRows) {
+    PackRows({.x = x.Rows(first, std::min(kMaxMatMulRows, x.rows - first)),
+              .kind = kind,
+              .rounds = compute_type_ == ComputeType::kBF16,
+              .packed = packed + PackedBytes(kind, first, x.columns)});
+  }
+  return packed;
+}
+
+void CpuOps::MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, MatrixView out) {
+  const WeightShardView& weight = args.weight;
+  const TileKind kind = TileKindOf(weight.dtype);
+  const int64_t inputs = args.x.columns;
+  const RowTiles tiles = CutIntoTiles(kind, out.rows);
   const int64_t panels = weight.panels();
   const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
   // A unit is some tiles by some panels: the more of each, the less often are panels and packed
@@ -179,7 +195,7 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView o
   const int64_t units = groups * parts;
   // Reading a weight costs as much as four rows' multiply-adds.
   const int64_t unit_work =
-      unit_panels * kPanelOutputs * x.columns * std::max<int64_t>(4, x.rows / parts);
+      unit_panels * kPanelOutputs * inputs * std::max<int64_t>(4, out.rows / parts);
   const int64_t task_units = std::max<int64_t>(1, kTaskMultiplyAdds / unit_work);
   pool_.ParallelFor((units + task_units - 1) / task_units, [&](int64_t task, int worker) {
     float* scratch = worker_scratch_[static_cast<size_t>(worker)].Get(kBlockScratch);
@@ -193,7 +209,7 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView o
       const int64_t column = weight.first_output + first_output;
       MultiplyBlock({.kind = kind,
                      .packed = packed,
-                     .inputs = x.columns,
+                     .inputs = inputs,
                      .tiles = tiles,
                      .first_tile = part * tiles.count / parts,
                      .last_tile = (part + 1) * tiles.count / parts,
@@ -216,9 +232,12 @@ void CpuOps::MatMul(const MatMulArgs& args) {
   CHECK_EQ(args.x.rows, args.out.rows);
   CHECK_EQ(weight.first_output % kPanelOutputs, 0);
   CHECK_LE(weight.first_output + weight.outputs, args.out.columns);
+  const TileKind kind = TileKindOf(weight.dtype);
+  const std::byte* packed = PackInputs(args.x, kind, args.same_x);
   for (int64_t first = 0; first < args.x.rows; first += kMaxMatMulRows) {
     const int64_t rows = std::min(kMaxMatMulRows, args.x.rows - first);
-    MultiplyRowBlock(args, args.x.Rows(first, rows), args.out.Rows(first, rows));
+    MultiplyRowBlock(args, packed + PackedBytes(kind, first, args.x.columns),
+                     args.out.Rows(first, rows));
   }
 }
 

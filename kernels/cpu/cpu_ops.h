@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/base/worker_pool.h"
@@ -57,7 +58,9 @@ class CpuOps : public Ops {
   void ForEachRow(int64_t rows, int64_t row_work, const Body& body);
   TileKind TileKindOf(DType weight_type) const;
   void PackRows(const PackArgs& args);
-  void MultiplyRowBlock(const MatMulArgs& args, MatrixView x, MatrixView out);
+  // The packed rows of x, block by block of kMaxMatMulRows; those of the call before with `same_x`.
+  const std::byte* PackInputs(MatrixView x, TileKind kind, bool same_x);
+  void MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, MatrixView out);
   // Cosines and sines [positions][2][pairs] of the call, kept between calls: every layer of a sweep
   // asks for the same ones.
   const float* Rotations(const RopeArgs& args);
@@ -67,6 +70,8 @@ class CpuOps : public Ops {
   WorkerPool& pool_;
   std::vector<Scratch> worker_scratch_;  // one a worker
   Scratch packed_rows_;
+  MatrixView packed_x_;  // whose rows these are
+  std::optional<TileKind> packed_kind_;
   std::vector<float> rotations_;
   std::vector<int32_t> rotation_positions_;
   std::vector<float> rotation_frequencies_;
