@@ -339,7 +339,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& 
   const int64_t kv_bytes =
       std::clamp(rest_bytes / 2, streamed.least_kv_bytes(),
                  std::max(streamed.least_kv_bytes(), streamed.most_kv_bytes()));
-  WeightBudget budget;
+  // One prompt enters beside the tokens of a block that decodes.
+  WeightBudget budget{.sweep_tokens = std::min(options.max_sweep_tokens,
+                                               options.max_block_requests + LongestSpan(options))};
   budget.device_bytes = asked_bytes >= 0 ? asked_bytes : rest_bytes - kv_bytes;
   if (!tiers.unified_memory() && tiers.weights.is_given()) {
     const bool uses_disk = tiers.weights.of_device() + tiers.weights.of_host() < 1.0;

@@ -1,6 +1,7 @@
 #include "engine/memory/weight_placement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -50,6 +51,20 @@ double ShareOf(int64_t part, int64_t whole) {
   return part >= whole
              ? 1.0
              : static_cast<double>(std::max<int64_t>(part, 0)) / static_cast<double>(whole);
+}
+
+// Whether so many tokens, drawn at random, hit nine in ten of the table's shards.
+bool IsHitAllOver(const TensorEntry& table, int64_t tokens) {
+  const double missed = 1.0 - 1.0 / static_cast<double>(table.shards.size());
+  return std::pow(missed, static_cast<double>(tokens)) <= 0.1;
+}
+
+// Whether the whole embedding stays on the device, of which `rest_bytes` are free.
+bool KeepsTable(const TensorEntry& table, bool is_head, int64_t sweep_tokens, int64_t rest_bytes,
+                ComputeType compute_type) {
+  const int64_t bytes = TensorBytes(table, compute_type);
+  return is_head ? bytes <= rest_bytes
+                 : bytes <= rest_bytes / 2 && IsHitAllOver(table, sweep_tokens);
 }
 
 // Marks shards in the order of a sweep, so that of the bytes seen so far at most `share` is marked
@@ -134,7 +149,7 @@ WeightPlacement PlaceWeights(const PackManifest& manifest, ComputeType compute_t
   WeightPlacement placement;
   int64_t matrix_bytes = 0;
   int64_t stored_bytes = 0;
-  const TensorEntry* tied = nullptr;
+  const TensorEntry* table = nullptr;
   for (const TensorEntry& tensor : manifest.tensors) {
     const bool stays = AlwaysOnDevice(tensor);
     const int64_t bytes = TensorBytes(tensor, compute_type);
@@ -142,27 +157,28 @@ WeightPlacement PlaceWeights(const PackManifest& manifest, ComputeType compute_t
     placement.device_bytes += stays ? bytes : 0;
     matrix_bytes += stays ? 0 : bytes;
     stored_bytes += stays ? 0 : StoredBytes(tensor);
-    if (manifest.config.tied_head && tensor.name == "embed") {
-      tied = &tensor;
+    if (tensor.name == "embed") {
+      table = &tensor;
     }
   }
   int64_t rest_bytes = budget.device_bytes - placement.device_bytes;
-  if (tied != nullptr && TensorBytes(*tied, compute_type) <= rest_bytes) {
-    const int64_t bytes = TensorBytes(*tied, compute_type);
-    placement.tiers[static_cast<size_t>(tied - manifest.tensors.data())].assign(tied->shards.size(),
-                                                                                Tier::kDevice);
+  if (table != nullptr && KeepsTable(*table, manifest.config.tied_head, budget.sweep_tokens,
+                                     rest_bytes, compute_type)) {
+    const int64_t bytes = TensorBytes(*table, compute_type);
+    placement.tiers[static_cast<size_t>(table - manifest.tensors.data())].assign(
+        table->shards.size(), Tier::kDevice);
     placement.device_bytes += bytes;
     rest_bytes -= bytes;
     matrix_bytes -= bytes;
-    stored_bytes -= StoredBytes(*tied);
+    stored_bytes -= StoredBytes(*table);
   } else {
-    tied = nullptr;
+    table = nullptr;
   }
   EvenMarker device(ShareOf(rest_bytes, matrix_bytes));
   EvenMarker host(ShareOf(budget.host_bytes, stored_bytes));
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
-    if (AlwaysOnDevice(tensor) || &tensor == tied) {
+    if (AlwaysOnDevice(tensor) || &tensor == table) {
       continue;
     }
     for (size_t shard = 0; shard < tensor.shards.size(); ++shard) {

@@ -18,6 +18,8 @@ namespace nightshift {
 struct WeightBudget {
   int64_t device_bytes = 0;
   int64_t host_bytes = 0;
+  // That a sweep looks up in the embedding.
+  int64_t sweep_tokens = 0;
 };
 
 struct WeightPlacement {
@@ -38,9 +40,10 @@ struct WeightPlacement {
 };
 
 // Keeps on the device as much as fits: vectors and project_in and project_out always, then the
-// embedding if it is also the head (a sweep would bring it twice), then of every layer the same
-// share, spread evenly over its shards, so that what is brought is even over a sweep; of the others
-// on the host what fits there, as evenly.
+// embedding if it is also the head (a sweep would bring it twice) or if a sweep's tokens hit nearly
+// all of it and it takes at most half of the budget (nothing can be computed while it is brought),
+// then of every layer the same share, spread evenly over its shards, so that what is brought is
+// even over a sweep; of the others on the host what fits there, as evenly.
 WeightPlacement PlaceWeights(const PackManifest& manifest, ComputeType compute_type,
                              const WeightBudget& budget);
 

@@ -115,6 +115,20 @@ TEST(WeightPlacementTest, GivesEveryLayerTheSameShareWithinTheBudget) {
   }
 }
 
+// Six shards: 12 random tokens hit nine in ten of them, 13 more than that.
+TEST(WeightPlacementTest, KeepsAnEmbeddingThatSweepsHitAllOver) {
+  const PackManifest manifest = Model(false);
+  const auto kept_shards = [&](int64_t sweep_tokens, int64_t budget_shards) {
+    const WeightPlacement placement = PlaceWeights(
+        manifest, ComputeType::kBF16,
+        {.device_bytes = budget_shards * kShardBytes + 4 * 4096, .sweep_tokens = sweep_tokens});
+    return std::count(placement.tiers[0].begin(), placement.tiers[0].end(), Tier::kDevice);
+  };
+  EXPECT_EQ(kept_shards(13, 12), 6);
+  EXPECT_LT(kept_shards(12, 12), 3);
+  EXPECT_LT(kept_shards(13, 11), 3) << "more than half of the budget";
+}
+
 // A tied embedding is the head too: the last to be streamed, and read at the end of a sweep.
 TEST(WeightPlacementTest, KeepsATiedEmbeddingFirstAndReadsItLast) {
   const PackManifest manifest = Model(true);
