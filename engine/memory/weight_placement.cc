@@ -62,9 +62,8 @@ bool IsHitAllOver(const TensorEntry& table, int64_t tokens) {
 // Whether the whole embedding stays on the device, of which `rest_bytes` are free.
 bool KeepsTable(const TensorEntry& table, bool is_head, int64_t sweep_tokens, int64_t rest_bytes,
                 ComputeType compute_type) {
-  const int64_t bytes = TensorBytes(table, compute_type);
-  return is_head ? bytes <= rest_bytes
-                 : bytes <= rest_bytes / 2 && IsHitAllOver(table, sweep_tokens);
+  return TensorBytes(table, compute_type) <= rest_bytes &&
+         (is_head || IsHitAllOver(table, sweep_tokens));
 }
 
 // Marks shards in the order of a sweep, so that of the bytes seen so far at most `share` is marked

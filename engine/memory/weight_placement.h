@@ -41,7 +41,7 @@ struct WeightPlacement {
 
 // Keeps on the device as much as fits: vectors and project_in and project_out always, then the
 // embedding if it is also the head (a sweep would bring it twice) or if a sweep's tokens hit nearly
-// all of it and it takes at most half of the budget (nothing can be computed while it is brought),
+// all of it (nothing can be computed while it is brought),
 // then of every layer the same share, spread evenly over its shards, so that what is brought is
 // even over a sweep; of the others on the host what fits there, as evenly.
 WeightPlacement PlaceWeights(const PackManifest& manifest, ComputeType compute_type,
