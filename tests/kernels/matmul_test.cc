@@ -120,6 +120,28 @@ TEST_P(MatMulTest, WritesOnlyTheColumnsOfItsShard) {
   }
 }
 
+// Of several types, so that what is prepared of x differs; one row more than are prepared together.
+TEST_P(MatMulTest, MultipliesTheSameInputsByOneWeightAfterAnother) {
+  const auto device = CreateDevice(2);
+  const std::vector<float> values = naive::RandomValues(513 * 70, 9);
+  for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
+    SCOPED_TRACE(ComputeTypeName(compute));
+    Matrix x(70, values);
+    bool same_x = false;
+    for (const DType type : {DType::kBF16, DType::kBF16, DType::kF32, DType::kF16, DType::kBF16}) {
+      if (compute == ComputeType::kBF16 && type != DType::kBF16) continue;
+      const RandomWeight weight(type, 65, 70, 10);
+      Matrix out(x.view().rows, weight.outputs);
+      device->ops(compute).MatMul(
+          {.x = x.view(), .weight = weight.shard(), .out = out.view(), .same_x = same_x});
+      same_x = true;
+      const auto fresh = CreateDevice(2);
+      EXPECT_EQ(BitsOf(out.values()), BitsOf(Multiply(*fresh, compute, weight, values)))
+          << DTypeName(type);
+    }
+  }
+}
+
 TEST_P(MatMulTest, AddsTheBiasAndThenTheOldOutput) {
   const auto device = CreateDevice(1);
   const RandomWeight weight(DType::kF16, 70, 20, 9);
