@@ -156,6 +156,12 @@ class Engine {
   virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;
   // Drops requests (cancelled): their pages are free at once. Unknown ids are skipped.
   virtual void Retire(const std::vector<uint64_t>& ids) = 0;
+  // Shares the memory anew: other budgets, shares, block or schedule for the same pack and compute
+  // type, which are `options`' too. Held requests go on with the same text, their keys and values
+  // rebuilt by prefill; those that have no room now are returned, suspended.
+  // Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED for options that do not fit, with numbers: all
+  // is as before. Any other (as Create): of no use then.
+  virtual absl::StatusOr<std::vector<EngineRequest>> ApplyPlan(const EngineOptions& options) = 0;
   virtual int64_t num_held() const = 0;
 };
 

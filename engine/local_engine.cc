@@ -66,34 +66,53 @@ std::string DescribeDevice(const Device& device, const WeightStream* stream,
 absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
   ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, *pack));
-  std::unique_ptr<LocalEngine> engine(new LocalEngine(options, std::move(pack), std::move(plan)));
-  RETURN_IF_ERROR(engine->CreateParts());
-  const ModelConfig& config = engine->config_;
-  const WeightPlacement& weights = engine->plan_.weights;
-  const KvCache& cache = *engine->cache_;
-  const int64_t page_bytes = KvCache::PageBytes(cache.layout(), cache.layers());
-  engine->info_ = {
-      .model_digest = absl::StrCat(absl::Hex(engine->pack_->manifest().digest, absl::kZeroPad16)),
-      .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/device"),
-      .device = DescribeDevice(*engine->device_, engine->stream_.get(), weights),
-      .context_tokens = config.context_tokens,
-      .vocabulary = config.vocabulary,
-      .max_block_requests = options.max_block_requests,
-      .kv_budget_pages = cache.num_pages(),
-      .kv_needs = cache.layers().Needs(LongestSpan(options)),
-      .weight_bytes = weights.device_bytes,
-      .host_weight_bytes = weights.host_bytes,
-      .streamed_weight_bytes = weights.streamed_disk_bytes,
-      .kv_budget_bytes = cache.num_pages() * page_bytes};
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(std::move(pack)));
+  ASSIGN_OR_RETURN(engine->tokenizer_, LoadTokenizer(*engine->pack_));
+  RETURN_IF_ERROR(engine->SetUp(options, std::move(plan)));
   return engine;
 }
 
-LocalEngine::LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack, MemoryPlan plan)
-    : options_(options),
-      pack_(std::move(pack)),
-      config_(pack_->manifest().config),
-      plan_(std::move(plan)),
-      host_pool_("host", options.memory_budget_bytes) {}
+LocalEngine::LocalEngine(std::unique_ptr<Pack> pack)
+    : pack_(std::move(pack)), config_(pack_->manifest().config) {}
+
+absl::Status LocalEngine::SetUp(const EngineOptions& options, MemoryPlan plan) {
+  CHECK(held_.empty());
+  TearDown();
+  options_ = options;
+  plan_ = std::move(plan);
+  RETURN_IF_ERROR(CreateParts());
+  info_ = Describe();
+  return absl::OkStatus();
+}
+
+// What uses something goes before it.
+void LocalEngine::TearDown() {
+  executor_.reset();
+  prefixes_.reset();
+  cache_.reset();
+  stream_.reset();
+  weights_.reset();
+  own_device_pool_.reset();
+  host_pool_.reset();
+  device_.reset();
+}
+
+EngineInfo LocalEngine::Describe() const {
+  const WeightPlacement& weights = plan_.weights;
+  const int64_t page_bytes = KvCache::PageBytes(cache_->layout(), cache_->layers());
+  return {.model_digest = absl::StrCat(absl::Hex(pack_->manifest().digest, absl::kZeroPad16)),
+          .numeric_mode = absl::StrCat(ComputeTypeName(options_.compute_type), "/device"),
+          .device = DescribeDevice(*device_, stream_.get(), weights),
+          .context_tokens = config_.context_tokens,
+          .vocabulary = config_.vocabulary,
+          .max_block_requests = options_.max_block_requests,
+          .kv_budget_pages = cache_->num_pages(),
+          .kv_needs = cache_->layers().Needs(LongestSpan(options_)),
+          .weight_bytes = weights.device_bytes,
+          .host_weight_bytes = weights.host_bytes,
+          .streamed_weight_bytes = weights.streamed_disk_bytes,
+          .kv_budget_bytes = cache_->num_pages() * page_bytes};
+}
 
 absl::Status LocalEngine::CreateDevice() {
   const TierOptions& tiers = options_.tiers;
@@ -113,21 +132,21 @@ absl::Status LocalEngine::CreateDevice() {
 
 absl::Status LocalEngine::CreateParts() {
   const WeightStreamOptions stream_options = plan_.stream_options(options_);
-  ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*pack_));
   RETURN_IF_ERROR(CreateDevice());
-  Pool& device_pool = own_device_pool_ == nullptr ? host_pool_ : *own_device_pool_;
+  host_pool_ = std::make_unique<Pool>("host", options_.memory_budget_bytes);
+  Pool& device_pool = own_device_pool_ == nullptr ? *host_pool_ : *own_device_pool_;
   ASSIGN_OR_RETURN(weights_,
                    ResidentWeights::Load(*pack_, plan_.weights, options_.compute_type,
-                                         stream_options.disk, device_pool, host_pool_, *device_));
+                                         stream_options.disk, device_pool, *host_pool_, *device_));
   StreamShape shape;
   if (!plan_.weights.all_on_device()) {
     ASSIGN_OR_RETURN(stream_, WeightStream::Create(*pack_, plan_.weights, *weights_, stream_options,
-                                                   device_pool, host_pool_, *device_));
+                                                   device_pool, *host_pool_, *device_));
     shape.shards = StreamedShards(pack_->manifest(), plan_.weights);
     shape.host_ring_bytes = plan_.host_ring_bytes;
     shape.device_ring_bytes = plan_.device_ring_bytes;
   }
-  ASSIGN_OR_RETURN(cache_, KvCache::Create(device_pool, host_pool_, options_.tiers.spill_folder,
+  ASSIGN_OR_RETURN(cache_, KvCache::Create(device_pool, *host_pool_, options_.tiers.spill_folder,
                                            KvLayoutOf(config_, options_.compute_type),
                                            KvLayers(config_), plan_.kv_pages));
   prefixes_ = std::make_unique<PrefixTree>(*cache_);
@@ -139,7 +158,7 @@ absl::Status LocalEngine::CreateParts() {
                                                 .device = *device_,
                                                 .compute_type = options_.compute_type,
                                                 .device_pool = device_pool,
-                                                .host_pool = host_pool_,
+                                                .host_pool = *host_pool_,
                                                 .spill_folder = options_.tiers.spill_folder,
                                                 .disk = stream_options.disk},
                                                plan_.executor));
@@ -207,7 +226,7 @@ absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) 
 
 EngineUsage LocalEngine::Usage() const {
   EngineUsage usage;
-  usage.memory_bytes = host_pool_.budget_bytes() - host_pool_.free_bytes();
+  usage.memory_bytes = host_pool_->budget_bytes() - host_pool_->free_bytes();
   if (own_device_pool_ != nullptr) {
     usage.device_memory_bytes = own_device_pool_->budget_bytes() - own_device_pool_->free_bytes();
   }
@@ -533,6 +552,31 @@ void LocalEngine::Retire(const std::vector<uint64_t>& ids) {
   std::erase_if(held_, [&](const std::unique_ptr<Sequence>& sequence) {
     return std::find(ids.begin(), ids.end(), sequence->id) != ids.end();
   });
+}
+
+absl::StatusOr<std::vector<EngineRequest>> LocalEngine::ApplyPlan(const EngineOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  if (options.pack_path != options_.pack_path || options.compute_type != options_.compute_type) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "apply a plan for ", options.pack_path, " as ", ComputeTypeName(options.compute_type),
+        ": the engine runs ", options_.pack_path, " as ", ComputeTypeName(options_.compute_type),
+        "; another model or type is another engine"));
+  }
+  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, *pack_));
+  std::vector<EngineRequest> states;
+  for (const std::unique_ptr<Sequence>& sequence : held_) {
+    states.push_back(TakeState(*sequence));
+  }
+  held_.clear();
+  RETURN_IF_ERROR(SetUp(options, std::move(plan)));
+  std::vector<EngineRequest> suspended;
+  for (EngineRequest& state : states) {
+    // Behind one without room the younger ones wait, too.
+    if (!suspended.empty() || !AdmitOne(state).ok()) {
+      suspended.push_back(std::move(state));
+    }
+  }
+  return suspended;
 }
 
 absl::StatusOr<std::vector<float>> LocalEngine::ForwardLogits(const std::vector<int32_t>& tokens) {

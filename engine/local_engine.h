@@ -38,6 +38,7 @@ class LocalEngine : public Engine {
   absl::StatusOr<SweepResult> Sweep() override;
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
   void Retire(const std::vector<uint64_t>& ids) override;
+  absl::StatusOr<std::vector<EngineRequest>> ApplyPlan(const EngineOptions& options) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
 
   // Experts that are read from disk; null when no weights are.
@@ -49,9 +50,13 @@ class LocalEngine : public Engine {
   absl::StatusOr<std::vector<float>> ForwardLogits(const std::vector<int32_t>& tokens);
 
  private:
-  LocalEngine(const EngineOptions& options, std::unique_ptr<Pack> pack, MemoryPlan plan);
+  explicit LocalEngine(std::unique_ptr<Pack> pack);
 
+  // Makes all that is made of memory, anew where it was there. Nothing is held.
+  absl::Status SetUp(const EngineOptions& options, MemoryPlan plan);
+  void TearDown();
   absl::Status CreateParts();
+  EngineInfo Describe() const;
   absl::Status CreateDevice();
   absl::Status AdmitOne(EngineRequest request);
   // EngineRequest::synthetic_context.
@@ -86,15 +91,16 @@ class LocalEngine : public Engine {
   static SweepRecord AppendToken(Sequence& sequence, TokenLogprob token);
   static EngineRequest TakeState(Sequence& sequence);
 
-  const EngineOptions options_;
   const RealClock clock_;
   std::unique_ptr<Pack> pack_;
-  ModelConfig config_;
+  const ModelConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // null for a pack without one
+  // Of the present plan:
+  EngineOptions options_;
   MemoryPlan plan_;
   EngineInfo info_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Tokenizer> tokenizer_;  // null for a pack without one
-  Pool host_pool_;
+  std::unique_ptr<Pool> host_pool_;
   std::unique_ptr<Pool> own_device_pool_;  // null with unified memory
   std::unique_ptr<ResidentWeights> weights_;
   std::unique_ptr<WeightStream> stream_;  // null when all weights are on the device

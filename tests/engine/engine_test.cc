@@ -282,6 +282,40 @@ TEST(EngineTest, SuspendGivesTheStateAndFreesThePlace) {
   EXPECT_EQ(suspended[0].sampling.max_output_tokens, 50);
 }
 
+TEST(EngineTest, APlanThatDoesNotFitLeavesAllAsItIs) {
+  const std::unique_ptr<Engine> engine = TinyEngine();
+  ASSERT_OK(AdmitOne(*engine, Request(1, 10, 50)));
+  ASSERT_OK(engine->Sweep());
+  EngineOptions other_type = TinyOptions();
+  other_type.compute_type = ComputeType::kBF16;
+  EXPECT_THAT(engine->ApplyPlan(other_type), StatusIs(StatusCode::kInvalidArgument, "runs"));
+  EngineOptions too_small = TinyOptions();
+  too_small.memory_budget_bytes = 1000;
+  EXPECT_THAT(engine->ApplyPlan(too_small), StatusIs(StatusCode::kResourceExhausted, "at least"));
+  EXPECT_EQ(engine->num_held(), 1);
+  ASSERT_OK_AND_ASSIGN(const SweepResult result, engine->Sweep());
+  EXPECT_EQ(result.output_tokens, 1);
+  EXPECT_EQ(result.prompt_tokens, 0) << "its keys and values are there";
+}
+
+TEST(EngineTest, APlanWithASmallerBlockSuspendsTheYoungest) {
+  const std::unique_ptr<Engine> engine = TinyEngine();
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_OK(AdmitOne(*engine, Request(id, 10, 50)));
+  }
+  ASSERT_OK(engine->Sweep());
+  EngineOptions smaller = TinyOptions();
+  smaller.max_block_requests = 3;
+  ASSERT_OK_AND_ASSIGN(const std::vector<EngineRequest> suspended, engine->ApplyPlan(smaller));
+  ASSERT_EQ(suspended.size(), 1U);
+  EXPECT_EQ(suspended[0].id, 4U);
+  EXPECT_EQ(suspended[0].generated.size(), 1U);
+  EXPECT_EQ(engine->num_held(), 3);
+  EXPECT_EQ(engine->info().max_block_requests, 3);
+  ASSERT_OK_AND_ASSIGN(const SweepResult result, engine->Sweep());
+  EXPECT_EQ(result.output_tokens, 3);
+}
+
 // Outputs longer than the headroom that admission counts: the youngest have to go, come back, and
 // end as if they had been alone.
 TEST(EngineTest, EvictsTheYoungestWhenPagesRunOutAndLosesNothing) {

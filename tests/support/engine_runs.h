@@ -63,6 +63,9 @@ struct RunOptions {
   int64_t block = 64;  // most requests held at one time
   // Every so many sweeps a random half of the held requests is suspended and waits again; 0: never.
   int64_t suspend_every_sweeps = 0;
+  // The next of these is applied every so many sweeps, in a circle; 0: never.
+  int64_t plan_every_sweeps = 0;
+  std::vector<EngineOptions> plans = {};
   uint32_t seed = 1;
 };
 
@@ -70,6 +73,7 @@ struct RunReport {
   Outcomes outcomes;
   int64_t sweeps = 0;
   int64_t suspended = 0;
+  int64_t plans = 0;
   int64_t evicted = 0;
   SweepTimes times;
   int64_t prompt_tokens = 0;  // computed
@@ -130,6 +134,17 @@ inline RunReport RunToEnd(Engine& engine, const std::vector<EngineRequest>& requ
       }
       report.suspended += static_cast<int64_t>(ids.size());
       wait_again(engine.Suspend(ids));
+    }
+    if (options.plan_every_sweeps > 0 && report.sweeps % options.plan_every_sweeps == 0) {
+      const size_t next = static_cast<size_t>(report.plans) % options.plans.size();
+      absl::StatusOr<std::vector<EngineRequest>> suspended = engine.ApplyPlan(options.plans[next]);
+      if (!suspended.ok()) {
+        ADD_FAILURE() << suspended.status();
+        return report;
+      }
+      ++report.plans;
+      report.suspended += static_cast<int64_t>(suspended->size());
+      wait_again(*std::move(suspended));
     }
   }
   return report;

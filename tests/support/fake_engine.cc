@@ -306,4 +306,14 @@ void FakeEngine::Retire(const std::vector<uint64_t>& ids) {
   Suspend(ids);
 }
 
+absl::StatusOr<std::vector<EngineRequest>> FakeEngine::ApplyPlan(const EngineOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  info_.max_block_requests = options.max_block_requests;
+  std::vector<uint64_t> beyond;
+  for (size_t i = static_cast<size_t>(options.max_block_requests); i < held_.size(); ++i) {
+    beyond.push_back(held_[i].request.id);
+  }
+  return Suspend(beyond);
+}
+
 }  // namespace nightshift

@@ -100,6 +100,8 @@ class FakeEngine : public Engine {
   absl::StatusOr<SweepResult> Sweep() override;
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) override;
   void Retire(const std::vector<uint64_t>& ids) override;
+  // Takes max_block_requests; the youngest beyond it are suspended.
+  absl::StatusOr<std::vector<EngineRequest>> ApplyPlan(const EngineOptions& options) override;
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
 
  private:
@@ -118,7 +120,7 @@ class FakeEngine : public Engine {
   SweepRecord Advance(Held& held) const;
   void AddTimes(SweepResult& result);
 
-  const EngineInfo info_;
+  EngineInfo info_;
   FakeEngineControl* const control_;
   std::vector<Held> held_;  // in order of admission
   int64_t now_us_ = 0;      // of the sweeps' times

@@ -104,9 +104,8 @@ struct Model {
   int64_t num_requests;
 };
 
-std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_tokens,
-                                     int64_t max_batch_tokens, int num_threads,
-                                     bool share_prefixes = true) {
+EngineOptions OptionsOf(const Model& model, int64_t prompt_chunk_tokens, int64_t max_batch_tokens,
+                        int num_threads, bool share_prefixes = true) {
   EngineOptions options;
   options.pack_path = TinyPackWithTokenizer(model.name);
   options.compute_type = model.compute_type;
@@ -116,7 +115,14 @@ std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_to
   options.max_batch_tokens = max_batch_tokens;
   options.max_block_requests = kBlockRequests;
   options.share_prefixes = share_prefixes;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
+  return options;
+}
+
+std::unique_ptr<Engine> CreateEngine(const Model& model, int64_t prompt_chunk_tokens,
+                                     int64_t max_batch_tokens, int num_threads,
+                                     bool share_prefixes = true) {
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
+      OptionsOf(model, prompt_chunk_tokens, max_batch_tokens, num_threads, share_prefixes));
   EXPECT_OK(engine);
   return std::move(engine).value();
 }
@@ -182,6 +188,22 @@ TEST_P(InvarianceTest, SameBitsInEveryBlockOrderChunkAndSuspension) {
     ExpectSame(RunToEnd(*CreateEngine(GetParam(), 16, 100, 2), shuffled_,
                         {.block = 7, .suspend_every_sweeps = 9, .seed = 4}));
   }
+}
+
+TEST_P(InvarianceTest, SameBitsUnderOnePlanAfterAnother) {
+  EngineOptions streamed = OptionsOf(GetParam(), 16, 100, 2);
+  streamed.weight_budget_bytes = 0;
+  streamed.max_block_requests = 5;
+  EngineOptions two_memories = OptionsOf(GetParam(), 40, 24, 2);
+  two_memories.tiers.device_budget_bytes = int64_t{32} << 20;
+  const RunReport report =
+      RunToEnd(*CreateEngine(GetParam(), 100, 24, 2), shuffled_,
+               {.block = 16,
+                .plan_every_sweeps = 7,
+                .plans = {streamed, two_memories, OptionsOf(GetParam(), 0, 512, 1)}});
+  EXPECT_GT(report.plans, 6);
+  EXPECT_GT(report.suspended, 5);
+  ExpectSame(report);
 }
 
 std::string NameOf(const testing::TestParamInfo<Model>& one) {

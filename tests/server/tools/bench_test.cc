@@ -67,6 +67,9 @@ class SteadyEngine : public Engine {
   }
   std::vector<EngineRequest> Suspend(const std::vector<uint64_t>&) override { return {}; }
   void Retire(const std::vector<uint64_t>&) override {}
+  absl::StatusOr<std::vector<EngineRequest>> ApplyPlan(const EngineOptions&) override {
+    return std::vector<EngineRequest>();
+  }
   int64_t num_held() const override { return static_cast<int64_t>(held_.size()); }
 
  private:
