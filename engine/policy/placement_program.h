@@ -96,7 +96,7 @@ struct PlacementSolution {
   double seconds = 0.0;                // of all phases together
   double seconds_per_request = 0.0;    // what was made least
   std::vector<double> phase_seconds;   // each time, by phase
-  std::vector<double> capacity_bytes;  // held, by row of `capacities`; within 1e-7 of what it may
+  std::vector<double> capacity_bytes;  // held, by row of `capacities`; within 1e-6 of what it may
   // By row of `capacities`: seconds per request that one more byte would save; 0 where the row does
   // not bind.
   std::vector<double> byte_prices;
