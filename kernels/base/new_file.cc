@@ -25,6 +25,10 @@ absl::Status CheckNoFile(const std::string& path) {
 
 absl::Status WriteNewFile(const std::string& path, absl::string_view bytes) {
   RETURN_IF_ERROR(CheckNoFile(path));
+  return ReplaceFile(path, bytes);
+}
+
+absl::Status ReplaceFile(const std::string& path, absl::string_view bytes) {
   const std::string aside = path + ".part";
   const FileDescriptor fd(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) {

@@ -1,4 +1,4 @@
-// Files for people that appear whole or not at all, and never in place of another.
+// Files for people that appear whole or not at all, and in place of another only where that is asked.
 #pragma once
 
 #include <string>
@@ -14,5 +14,9 @@ absl::Status CheckNoFile(const std::string& path);
 // Makes a file of these bytes: written aside as PATH.part, synced, renamed. Errors: as CheckNoFile;
 // RESOURCE_EXHAUSTED (disk full); as errno. Nothing is left behind by an error.
 absl::Status WriteNewFile(const std::string& path, absl::string_view bytes);
+
+// The same in place of what is at `path`, if there is something: a reader sees the old bytes or the
+// new ones.
+absl::Status ReplaceFile(const std::string& path, absl::string_view bytes);
 
 }  // namespace nightshift

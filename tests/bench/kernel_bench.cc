@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 
+#include "kernels/base/memory_traffic.h"
 #include "kernels/cpu/target_name.h"
 #include "tests/bench/roof.h"
 #include "tests/bench/timing.h"

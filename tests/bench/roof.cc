@@ -49,32 +49,6 @@ bool IsWide(const PeakLoop& loop) {
   return loop.target.rfind("AVX3", 0) == 0;
 }
 
-__attribute__((target("avx2"))) void ReadPart(const std::byte* memory, int64_t bytes) {
-  __m256i sums[4] = {};
-  for (int64_t i = 0; i < bytes; i += 128) {
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const auto* source = reinterpret_cast<const __m256i*>(memory + i + j * 32);
-      sums[j] = _mm256_xor_si256(sums[j], _mm256_load_si256(source));
-    }
-  }
-  for (__m256i& sum : sums) {
-    asm volatile("" : "+x"(sum));
-  }
-}
-
-// With stores through the caches, like the ops have.
-__attribute__((target("avx2"))) void CopyPart(const std::byte* source, int64_t bytes,
-                                              std::byte* target) {
-  for (int64_t i = 0; i < bytes; i += 128) {
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const auto value = _mm256_load_si256(reinterpret_cast<const __m256i*>(source + i + j * 32));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(target + i + j * 32), value);
-    }
-  }
-}
-
 }  // namespace
 
 int64_t PeakLoopFlops(const PeakLoop& loop) {
@@ -90,20 +64,6 @@ void RunPeakLoop(const PeakLoop& loop, WorkerPool& pool) {
     } else {
       NarrowLoop();
     }
-  });
-}
-
-void ReadMemory(const std::byte* memory, int64_t bytes, WorkerPool& pool) {
-  constexpr int64_t kPart = 1 << 20;
-  pool.ParallelFor((bytes + kPart - 1) / kPart, [&](int64_t part, int) {
-    ReadPart(memory + part * kPart, std::min(kPart, bytes - part * kPart));
-  });
-}
-
-void CopyMemory(const std::byte* source, int64_t bytes, std::byte* target, WorkerPool& pool) {
-  constexpr int64_t kPart = 1 << 20;
-  pool.ParallelFor((bytes + kPart - 1) / kPart, [&](int64_t part, int) {
-    CopyPart(source + part * kPart, std::min(kPart, bytes - part * kPart), target + part * kPart);
   });
 }
 

@@ -1,4 +1,5 @@
-// What the machine can do at most, measured: multiply-adds and bytes from memory.
+// What the machine can do at most, measured: multiply-adds. Bytes of memory are
+// kernels/base/memory_traffic.h.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,5 @@ struct PeakLoop {
 };
 int64_t PeakLoopFlops(const PeakLoop& loop);
 void RunPeakLoop(const PeakLoop& loop, WorkerPool& pool);
-
-// Reads `bytes` bytes (64-byte aligned, a multiple of 4096), each thread its part.
-void ReadMemory(const std::byte* memory, int64_t bytes, WorkerPool& pool);
-
-// Copies as many.
-void CopyMemory(const std::byte* source, int64_t bytes, std::byte* target, WorkerPool& pool);
 
 }  // namespace nightshift

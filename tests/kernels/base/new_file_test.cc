@@ -48,6 +48,13 @@ TEST_F(NewFileTest, NeverWritesOverWhatIsThere) {
   EXPECT_EQ(NumFiles(), 2);
 }
 
+TEST_F(NewFileTest, ReplacesWhatIsThereWhereThatIsAsked) {
+  ASSERT_OK(ReplaceFile(PathOf("a"), "first"));
+  ASSERT_OK(ReplaceFile(PathOf("a"), "second"));
+  EXPECT_EQ(Read(PathOf("a")), "second");
+  EXPECT_EQ(NumFiles(), 1);
+}
+
 TEST_F(NewFileTest, NamesAFolderThatIsNotThere) {
   EXPECT_THAT(WriteNewFile(PathOf("none/a"), "x"),
               StatusIs(absl::StatusCode::kNotFound, "none/a.part"));
