@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "engine/policy/profile_refinement.h"
 #include "kernels/dtype.h"
 
 namespace nightshift {
@@ -58,6 +60,7 @@ struct PromptAttentionRate {
 struct UnpackRate {
   DType dtype = DType::kU4G64;
   double elements_per_s = 0.0;
+  ComputeType compute = ComputeType::kBF16;  // whose form is written
 };
 
 // The arithmetic of a device, or of the host's cores where they attend beside one.
@@ -84,8 +87,9 @@ struct HardwareProfile {
   int64_t host_bytes = 0;
   int64_t disk_bytes = 0;
 
-  RateCurve disk_read;   // bytes, by the bytes of one read at the lane's depth
-  RateCurve disk_write;  // the same
+  RateCurve disk_read;           // bytes, by the bytes of one read at the lane's depth
+  RateCurve disk_write;          // the same
+  RateCurve disk_read_by_depth;  // bytes, by the reads of 1 MiB on their way together; may be empty
   // Between host and device, by the bytes of one copy; empty with unified memory.
   RateCurve upload;
   RateCurve download;
@@ -95,14 +99,21 @@ struct HardwareProfile {
 
   ComputeRates device;
   ComputeRates host;  // the same as `device` with unified memory: may be empty
+
+  // Of the rates that are no curves, by their names in JSON ("copy_bytes_per_s",
+  // "device.row_bytes_per_s"): as RatePoint::spread. May be empty.
+  std::map<std::string, double> spreads;
+  // What sweeps have shown since the measurement. No rate above contains it.
+  ProfileRefinement refinement;
 };
 
-// OK when all that a plan needs is there, finite and above 0; else INVALID_ARGUMENT naming the
-// field and its value.
+// OK when all that a plan needs is there, finite and in the range of machines (rates from 1 to 1e18
+// a second, sizes of memory up to 2^53 bytes; overheads and free disk may be 0); else
+// INVALID_ARGUMENT naming the field as in JSON, and its value.
 absl::Status ValidateHardwareProfile(const HardwareProfile& profile);
 
 // The same profile gives the same bytes. Parse refuses what it does not know or lacks, by name
-// (INVALID_ARGUMENT); what it returns is valid.
+// (INVALID_ARGUMENT); what it returns is valid. Texts above 1 MiB are refused unread.
 std::string HardwareProfileToJson(const HardwareProfile& profile);
 absl::StatusOr<HardwareProfile> HardwareProfileFromJson(absl::string_view text);
 

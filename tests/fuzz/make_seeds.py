@@ -273,6 +273,38 @@ def model_config():
             yield join(compact(variation), "")
 
 
+def hardware_profile():
+    def curve(size, unit):
+        return [{size: 1, unit: 1e9}, {size: 64, unit: 2e9, "spread": 0.1}]
+    computing = {
+        "matmul": [{"compute": "bf16", "weights": "BF16", "rates": curve("rows", "flops_per_s")}],
+        "prompt_attention": [{"compute": "f32", "head_width": 128,
+                              "rates": curve("tokens", "flops_per_s")}],
+        "decode_attention": [{"compute": "bf16", "head_width": 64, "queries_per_kv_head": 4,
+                              "rates": curve("positions", "bytes_per_s")}],
+        "unpack": [{"weights": "Q4_K", "compute": "f32", "elements_per_s": 1e9}],
+        "row_bytes_per_s": 1e10, "memory_bytes_per_s": 2e10, "step_seconds": 1e-5}
+    nothing = {"matmul": [], "prompt_attention": [], "decode_attention": [], "unpack": [],
+               "row_bytes_per_s": 0, "memory_bytes_per_s": 0, "step_seconds": 0}
+    discrete = {
+        "format": "nightshift-hardware-1", "name": "x", "source": "y",
+        "date": "2024-01-02T03:04:05Z", "fingerprint": "disk: ext4", "unified_memory": False,
+        "device_bytes": 1 << 34, "host_bytes": 1 << 37, "disk_bytes": 0,
+        "disk_read": curve("bytes", "bytes_per_s"), "disk_write": curve("bytes", "bytes_per_s"),
+        "disk_read_by_depth": curve("depth", "bytes_per_s"),
+        "upload": curve("bytes", "bytes_per_s"), "download": curve("bytes", "bytes_per_s"),
+        "pageable_upload_bytes_per_s": 0, "pageable_download_bytes_per_s": 1e9,
+        "copy_bytes_per_s": 1e10, "device": computing, "host": computing,
+        "spreads": {"copy_bytes_per_s": 0.2},
+        "refinement": {"read": [0.1, -0.2], "host attention": [0]}}
+    unified = {**discrete, "unified_memory": True, "device_bytes": 0, "upload": [], "download": [],
+               "host": nothing}
+    for document in (discrete, unified):
+        yield compact(document).encode()
+    for variation in variations(discrete):
+        yield compact(variation).encode()
+
+
 def pack_manifest(build):
     folders = sorted(path.parent for path in DATA.glob("tiny/*/config.json"))
     result = subprocess.run([build / "tests/fuzz/pack_manifest_seeds", *folders], check=True,
@@ -334,7 +366,8 @@ def main():
     build, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     targets = {"safetensors_header": safetensors_header(), "gguf": gguf(),
                "tokenizer_json": tokenizer_json(), "model_config": model_config(),
-               "pack_manifest": pack_manifest(build), "chat_template": chat_template(),
+               "pack_manifest": pack_manifest(build), "hardware_profile": hardware_profile(),
+               "chat_template": chat_template(),
                "jsonl_row": jsonl_row()}
     for name, made in targets.items():
         seeds = sorted(set(made))

@@ -1,0 +1,165 @@
+#include "engine/policy/disk_probes.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int kDepth = 32;
+constexpr int64_t kSizes[] = {4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+constexpr int kDepths[] = {1, 2, 4, 8, 16, 32};
+// Of one call: so much that filling and draining the queue do not count, nor take long.
+constexpr int64_t kCallBytes = int64_t{64} << 20;
+constexpr int64_t kMostTransfers = 1024;
+
+// As many as the lane's pieces allow, two at least: one is on its way while the other is used.
+int DepthOf(int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>(kDepth * kPieceBytes / bytes, 2, kDepth));
+}
+
+int64_t CountOf(int64_t bytes, int depth) {
+  return std::clamp<int64_t>(kCallBytes / bytes, 2 * depth, kMostTransfers);
+}
+
+const char* NameOf(TransferKind kind) {
+  return kind == TransferKind::kRead ? "read" : "write";
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> FreeDiskBytes(const std::string& folder) {
+  struct stat information {};
+  if (stat(folder.c_str(), &information) != 0) {
+    return absl::NotFoundError(absl::StrCat("measure the disk of ", folder, ": ",
+                                            std::strerror(errno),
+                                            "; name a folder on the disk "
+                                            "that packs lie on"));
+  }
+  if (!S_ISDIR(information.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("measure the disk of ", folder, ": it is not a folder"));
+  }
+  struct statvfs disk {};
+  if (statvfs(folder.c_str(), &disk) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("measure the disk of ", folder, ": ", std::strerror(errno)));
+  }
+  return static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
+}
+
+absl::StatusOr<std::unique_ptr<DiskProbes>> DiskProbes::Create(const std::string& folder,
+                                                               int64_t bytes, double most_seconds,
+                                                               std::span<std::byte> memory,
+                                                               const Clock& clock) {
+  ASSIGN_OR_RETURN(const int64_t free_bytes, FreeDiskBytes(folder));
+  if (free_bytes / 2 < bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "measure the disk of ", folder, ": a file of ", bytes, " bytes needs twice as much free, ",
+        free_bytes, " are; free disk space or name a folder on another disk"));
+  }
+  ASSIGN_OR_RETURN(DiskFile file, DiskFile::CreateSpill(folder, bytes));
+  std::unique_ptr<DiskProbes> probes(new DiskProbes(std::move(file), memory));
+  DiskQueueOptions options;
+  options.memory = {memory};
+  options.fds = {probes->file_.fd()};
+  ASSIGN_OR_RETURN(probes->queue_, DiskQueue::Create(options));
+  // Some disks store zeros, and what repeats, faster than weights.
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i + sizeof(uint64_t) <= memory.size(); i += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(memory.data() + i, &word, sizeof(word));
+  }
+  // Reserved blocks that were never written read as zeros, without a disk.
+  probes->file_bytes_ = bytes;
+  const int64_t start_us = clock.MonotonicMicros();
+  const int64_t total = bytes / kPieceBytes;
+  int64_t written = 0;
+  while (written < total) {
+    const double seconds = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
+    if (seconds > most_seconds && written * kPieceBytes >= kLeastFile) {
+      break;
+    }
+    const int64_t count = std::min<int64_t>(kLeastFile / kPieceBytes, total - written);
+    RETURN_IF_ERROR(probes->Move(TransferKind::kWrite, kPieceBytes, kDepth, count).status());
+    written += count;
+  }
+  probes->file_bytes_ = written * kPieceBytes;
+  return probes;
+}
+
+int64_t DiskProbes::OffsetOf(int64_t index, int64_t bytes) const {
+  const int64_t places = file_bytes_ / bytes;
+  // A prime: each place comes up before one comes again, far from the one before.
+  constexpr int64_t kStride = 1'000'003;
+  const int64_t place = bytes < kPieceBytes ? index % places * kStride % places : index % places;
+  return place * bytes;
+}
+
+absl::StatusOr<double> DiskProbes::Move(TransferKind kind, int64_t bytes, int depth,
+                                        int64_t count) {
+  std::vector<Fence> fences(static_cast<size_t>(count));
+  absl::Status status;
+  for (int64_t i = 0; i < count + depth; ++i) {
+    if (i >= depth) {
+      status.Update(fences[static_cast<size_t>(i - depth)].Wait());
+    }
+    if (i < count) {
+      const auto slot = static_cast<size_t>(i % depth * bytes);
+      queue_->Submit({.kind = kind,
+                      .file = &file_,
+                      .offset = OffsetOf(next_++, bytes),
+                      .memory = memory_.subspan(slot, static_cast<size_t>(bytes)),
+                      .fence = &fences[static_cast<size_t>(i)]});
+    }
+  }
+  RETURN_IF_ERROR(status);
+  return static_cast<double>(count * bytes);
+}
+
+void DiskProbes::AddSize(TransferKind kind, int64_t bytes, RateCurve& curve,
+                         std::vector<Measurement>& measurements) {
+  const int depth = DepthOf(bytes);
+  measurements.push_back(
+      {.name =
+           absl::StrCat("disk ", NameOf(kind), " of ", bytes, " bytes, ", depth, " on their way"),
+       .work = [this, kind, bytes,
+                depth] { return Move(kind, bytes, depth, CountOf(bytes, depth)); },
+       .keep =
+           [&curve, bytes](double rate, double spread) {
+             curve.points.push_back({static_cast<double>(bytes), rate, spread});
+           }});
+}
+
+void DiskProbes::AddTo(HardwareProfile& profile, std::vector<Measurement>& measurements) {
+  for (const int64_t bytes : kSizes) {
+    AddSize(TransferKind::kRead, bytes, profile.disk_read, measurements);
+  }
+  for (const int64_t bytes : kSizes) {
+    AddSize(TransferKind::kWrite, bytes, profile.disk_write, measurements);
+  }
+  for (const int depth : kDepths) {
+    measurements.push_back(
+        {.name = absl::StrCat("disk read of ", kPieceBytes, " bytes, ", depth, " on their way"),
+         .work = [this,
+                  depth] { return Move(TransferKind::kRead, kPieceBytes, depth, 2 * kDepth); },
+         .keep =
+             [&profile, depth](double rate, double spread) {
+               profile.disk_read_by_depth.points.push_back(
+                   {static_cast<double>(depth), rate, spread});
+             }});
+  }
+}
+
+}  // namespace nightshift

@@ -1,0 +1,178 @@
+// AddMatmulProbes and AddUnpackProbes of compute_probes.h.
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+
+#include "engine/model/pack_writer.h"
+#include "engine/model/stored_panel.h"
+#include "engine/model/weight_loader.h"
+#include "engine/policy/compute_probes.h"
+#include "kernels/panel_layout.h"
+
+namespace nightshift {
+namespace {
+
+// A layer of a model of 7B: [4096, 4096] in shards.
+constexpr int64_t kInputs = 4096;
+constexpr int64_t kOutputs = 4096;
+constexpr int64_t kMostRows = 2048;
+constexpr int64_t kUnpackOffset = int64_t{64} << 20;  // in the scratch, behind x and out
+
+struct MatmulKind {
+  ComputeType compute;
+  DType weights;
+};
+constexpr MatmulKind kMatmulKinds[] = {{ComputeType::kBF16, DType::kBF16},
+                                       {ComputeType::kF32, DType::kF32},
+                                       {ComputeType::kF32, DType::kF16},
+                                       {ComputeType::kF32, DType::kBF16}};
+
+MatrixView Rows(std::byte* memory, int64_t rows, int64_t columns) {
+  return {reinterpret_cast<float*>(memory), rows, columns, columns};
+}
+
+// Bytes from the memory, at another place each time.
+class Walk {
+ public:
+  explicit Walk(std::span<const std::byte> memory) : memory_(memory) {}
+
+  std::span<const std::byte> Next(size_t bytes) {
+    if (offset_ + bytes > memory_.size()) {
+      offset_ = 0;
+    }
+    const auto next = memory_.subspan(offset_, bytes);
+    // Panels begin at multiples of 64, shards in a pack at multiples of 4096.
+    offset_ += static_cast<size_t>(RoundUp(static_cast<int64_t>(bytes), kShardAlignment));
+    return next;
+  }
+
+ private:
+  std::span<const std::byte> memory_;
+  size_t offset_ = 0;
+};
+
+// The matrix, one shard after the other, as MultiplyInOrder does.
+class MatmulProbe {
+ public:
+  MatmulProbe(const ProbeBench& bench, const MatmulKind& kind, int64_t rows)
+      : ops_(bench.device.ops(kind.compute)),
+        kind_(kind),
+        outputs_(kShardTargetBytes / StoredPanelBytes(kind.weights, kInputs) * kPanelOutputs),
+        x_(Rows(bench.scratch.data(), rows, kInputs)),
+        out_(Rows(bench.scratch.data() + kMostRows * kInputs * 4, rows, kOutputs)),
+        walk_(bench.memory) {}
+
+  double MultiplyMatrix() {
+    const auto bytes =
+        static_cast<size_t>(PanelElements(outputs_, kInputs) * FloatBytes(kind_.weights));
+    for (int64_t first = 0; first < kOutputs; first += outputs_) {
+      ops_.MatMul({.x = x_,
+                   .weight = {.data = walk_.Next(bytes).data(),
+                              .dtype = kind_.weights,
+                              .first_output = first,
+                              .outputs = outputs_,
+                              .inputs = kInputs},
+                   .out = out_,
+                   .same_x = first > 0});
+    }
+    return 2.0 * static_cast<double>(x_.rows * kOutputs * kInputs);
+  }
+
+ private:
+  Ops& ops_;
+  const MatmulKind kind_;
+  const int64_t outputs_;  // of a shard; divides kOutputs
+  const MatrixView x_;
+  const MatrixView out_;
+  Walk walk_;
+};
+
+// Full shards of one type.
+class UnpackProbe {
+ public:
+  UnpackProbe(const ProbeBench& bench, DType dtype, ComputeType compute)
+      : bench_(bench), compute_(compute), walk_(bench.memory) {
+    const int64_t panel_bytes = StoredPanelBytes(dtype, kInputs);
+    tensor_.dtype = dtype;
+    tensor_.inputs = kInputs;
+    tensor_.outputs = kShardTargetBytes / panel_bytes * kPanelOutputs;
+    tensor_.shards = {
+        {.outputs = tensor_.outputs, .bytes = kShardTargetBytes / panel_bytes * panel_bytes}};
+  }
+
+  double ExpandShard() {
+    const auto bytes = static_cast<size_t>(LoadedShardBytes(tensor_, 0, compute_));
+    const auto target = bench_.scratch.subspan(static_cast<size_t>(kUnpackOffset), bytes);
+    nightshift::ExpandShard(tensor_, 0, compute_,
+                            walk_.Next(static_cast<size_t>(tensor_.shards[0].bytes)), target,
+                            bench_.device.workers());
+    return static_cast<double>(tensor_.outputs * tensor_.inputs);
+  }
+
+ private:
+  const ProbeBench bench_;
+  const ComputeType compute_;
+  Walk walk_;
+  TensorEntry tensor_;
+};
+
+}  // namespace
+
+void FillProbeMemory(std::span<std::byte> memory, WorkerPool& workers) {
+  // 0.0099 as bf16 and f32, 1.03 as f16.
+  constexpr uint16_t kPattern = 0x3c23;
+  constexpr size_t kPart = size_t{1} << 20;
+  workers.ParallelFor(static_cast<int64_t>((memory.size() + kPart - 1) / kPart),
+                      [&](int64_t part, int) {
+                        const size_t first = static_cast<size_t>(part) * kPart;
+                        const size_t end = std::min(first + kPart, memory.size());
+                        for (size_t i = first; i + sizeof(kPattern) <= end; i += sizeof(kPattern)) {
+                          std::memcpy(memory.data() + i, &kPattern, sizeof(kPattern));
+                        }
+                      });
+}
+
+void AddMatmulProbes(const ProbeBench& bench, ComputeRates& rates,
+                     std::vector<Measurement>& measurements) {
+  for (const MatmulKind& kind : kMatmulKinds) {
+    const size_t index = rates.matmul.size();
+    rates.matmul.push_back({.compute = kind.compute, .weights = kind.weights, .flops = {}});
+    for (int64_t rows = 1; rows <= bench.most_rows; rows *= 2) {
+      const auto probe = std::make_shared<MatmulProbe>(bench, kind, rows);
+      measurements.push_back(
+          {.name = absl::StrCat("matmul of ", rows, " rows, ", ComputeTypeName(kind.compute),
+                                " by ", DTypeName(kind.weights)),
+           .work = [probe] { return probe->MultiplyMatrix(); },
+           .keep =
+               [&rates, index, rows](double rate, double spread) {
+                 rates.matmul[index].flops.points.push_back(
+                     {static_cast<double>(rows), rate, spread});
+               }});
+    }
+  }
+}
+
+void AddUnpackProbes(const ProbeBench& bench, ComputeRates& rates,
+                     std::vector<Measurement>& measurements) {
+  for (const ComputeType compute : {ComputeType::kBF16, ComputeType::kF32}) {
+    for (int64_t number = 0; number <= UINT8_MAX; ++number) {
+      const std::optional<DType> dtype = StoredDType(number);
+      if (!dtype || LoadedDType(*dtype, compute) == *dtype) {
+        continue;
+      }
+      const auto probe = std::make_shared<UnpackProbe>(bench, *dtype, compute);
+      measurements.push_back(
+          {.name =
+               absl::StrCat("expansion of ", DTypeName(*dtype), " for ", ComputeTypeName(compute)),
+           .work = [probe] { return probe->ExpandShard(); },
+           .keep =
+               [&rates, type = *dtype, compute](double rate, double /*spread*/) {
+                 rates.unpack.push_back(
+                     {.dtype = type, .elements_per_s = rate, .compute = compute});
+               }});
+    }
+  }
+}
+
+}  // namespace nightshift
