@@ -291,6 +291,7 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
   for (const auto& [name, help] : std::map<std::string, std::string>{
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"import", "Convert a model to a pack: import SOURCE --output PACK"},
+           {"plan", "Find the fastest way to run a job on a machine: plan MODEL --requests N"},
            {"model", "Look into a pack: model show PACK, model verify PACK"}}) {
     CLI::App& tool = *app.add_subcommand(name, help);
     tool.set_help_flag();
@@ -323,7 +324,7 @@ Command CommandOf(const std::string& name) {
       {"cancel", Command::kCancel},     {"models", Command::kModels},
       {"health", Command::kHealth},     {"server", Command::kServerInfo},
       {"bench", Command::kDaemonTool},  {"import", Command::kDaemonTool},
-      {"model", Command::kDaemonTool}};
+      {"model", Command::kDaemonTool},  {"plan", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 

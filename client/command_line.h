@@ -24,7 +24,7 @@ enum class Command {
   kHealth,
   kServerInfo,
   kServerTimeline,
-  kDaemonTool,  // bench, import, model: executed by nightshiftd
+  kDaemonTool,  // bench, import, model, plan: executed by nightshiftd
 };
 
 struct CommandLine {
@@ -53,7 +53,7 @@ struct CommandLine {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // list
   int64_t limit = 0;                               // list
   absl::Duration timeout = absl::InfiniteDuration();
-  std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, "bench", "import" or "model" first
+  std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, "bench", "import", "model" or "plan" first
 };
 
 // Either a command line, or what to print and how to exit (--help, --version, a usage error).

@@ -19,6 +19,7 @@
 #include "server/tools/import.h"
 #include "server/tools/model_show.h"
 #include "server/tools/model_verify.h"
+#include "server/tools/plan_model.h"
 #include "server/tools/random_import.h"
 
 namespace nightshift {
@@ -96,6 +97,11 @@ int Bench(const CommandLine& line) {
   return text.ok() ? Print(*text) : Fail("bench", text.status(), ToolExitCode(text.status()));
 }
 
+int PrintPlan(const PlanModelOptions& options) {
+  const auto text = PlanModel(options);
+  return text.ok() ? Print(*text) : Fail("plan", text.status(), ToolExitCode(text.status()));
+}
+
 // What the parser cannot see: whether the packs that the options name can be served.
 int CheckConfig(const Options& options) {
   const absl::Status status = Server::CheckPacks(options);
@@ -146,6 +152,8 @@ int Run(int argc, const char* const* argv) {
                            "random weights of shape " + line->random.shape, line->random.output);
     case Command::kBench:
       return Bench(*line);
+    case Command::kPlan:
+      return PrintPlan(line->plan);
     case Command::kModelShow:
       return ShowPack(*line);
     case Command::kModelVerify:

@@ -18,6 +18,7 @@
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
 #include "server/memory_limit.h"
+#include "server/plan_flags.h"
 #include "server/security/listen_address.h"
 #include "server/tier_flags.h"
 
@@ -45,6 +46,7 @@ struct Written {
   std::string random_weights = "bf16";
   std::string disk_backend;
   TierFlags tiers;
+  PlanFlags plan;
   std::string max_input;
   std::string max_line;
   std::string config;
@@ -62,6 +64,7 @@ class Declaration {
     DeclareImport(line, written);
     DeclareModelTools(line);
     DeclareBench(line, written);
+    DeclarePlan(line.plan, written.plan);
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
     }
@@ -89,6 +92,7 @@ class Declaration {
   CLI::App& app() { return app_; }
   bool imports() const { return import_->parsed(); }
   bool benches() const { return bench_->parsed(); }
+  bool plans() const { return plan_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
 
@@ -262,6 +266,34 @@ class Declaration {
         ->capture_default_str();
   }
 
+  void DeclarePlan(PlanModelOptions& plan, PlanFlags& flags) {
+    plan_ = app_.add_subcommand(
+        "plan", "Finds the fastest way to run a job on a machine, and how long it takes.");
+    const auto number = [&](const char* name, int64_t& target, const char* help) {
+      plan_->add_option(name, target, help)->capture_default_str();
+    };
+    plan_->add_option("model", plan.model, "a pack's folder, or a known shape, as opt-30b")
+        ->required();
+    number("--requests", plan.requests, "of the job");
+    number("--prompt-tokens", plan.prompt_tokens, "of each request");
+    number("--output-tokens", plan.output_tokens, "of each request");
+    plan_->add_option("--hardware", plan.hardware,
+                      "a profile's file, or a known machine, as t4 (default: this machine, as "
+                      "`nightshift calibrate` measured it)");
+    for (const TierFlag& flag : ListPlanFlags(flags)) {
+      plan_->add_option(absl::StrCat("--", flag.key), *flag.text, flag.help)
+          ->capture_default_str();
+    }
+    number("--block", plan.block, "requests held at one time; 0: as it is best");
+    number("--batch", plan.batch, "requests on the device at one time; 0: as it is best");
+    plan_->add_option("--margin", plan.margin_percent, "per cent of each memory that stay free")
+        ->capture_default_str();
+    plan_->add_flag("--frontier", plan.frontier, "throughput by latency, in place of a plan");
+    plan_->add_option("--svg", plan.svg_path, "with --frontier: file for a plot")
+        ->needs("--frontier");
+    plan_->add_flag("--json", plan.json, "as JSON");
+  }
+
   // Variables stand for flags that are not there, so that they win over the file.
   void AddEnvironment(std::vector<std::string>& arguments) {
     std::vector<std::string> keys = {"config"};
@@ -298,6 +330,7 @@ class Declaration {
   CLI::App app_;
   CLI::App* import_ = nullptr;
   CLI::App* bench_ = nullptr;
+  CLI::App* plan_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
   std::vector<std::pair<std::string, std::function<std::string()>>> values_;
@@ -378,6 +411,9 @@ Command ChooseCommand(const Declaration& declaration, const Written& written) {
   if (declaration.benches()) {
     return Command::kBench;
   }
+  if (declaration.plans()) {
+    return Command::kPlan;
+  }
   if (declaration.shows()) {
     return Command::kModelShow;
   }
@@ -456,6 +492,9 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   }
   if (line.command == Command::kBench) {
     RETURN_IF_ERROR(ResolveBench(written, line.bench));
+  }
+  if (line.command == Command::kPlan) {
+    RETURN_IF_ERROR(ReadPlanFlags(written.plan, line.plan));
   }
   return line;
 }

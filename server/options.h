@@ -12,6 +12,7 @@
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
 #include "server/tools/bench.h"
+#include "server/tools/plan_model.h"
 #include "server/tools/random_import.h"
 
 namespace nightshift {
@@ -54,6 +55,7 @@ enum class Command {
   kImport,
   kImportRandom,
   kBench,
+  kPlan,
   kModelShow,
   kModelVerify,
 };
@@ -74,6 +76,7 @@ struct CommandLine {
   RandomImportOptions random;  // of import --random
   BenchOptions bench;
   std::string timeline_path;  // of bench: the file for a trace; empty for none
+  PlanModelOptions plan;
   // model show, model verify
   std::string pack;
   bool json = false;  // also of bench

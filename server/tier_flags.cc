@@ -25,8 +25,23 @@ absl::Status ReadRate(const char* key, const std::string& text, double& bytes_pe
   return absl::OkStatus();
 }
 
-// "DEVICE,HOST" in per cent.
-absl::Status ReadShares(const char* key, const std::string& text, TierShares& shares) {
+template <typename Value>
+absl::Status ReadChoice(const char* key, const std::string& text,
+                        const std::vector<std::pair<std::string, Value>>& choices, Value& value) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) {
+    if (text == name) {
+      value = choice;
+      return absl::OkStatus();
+    }
+    names.push_back(name);
+  }
+  return WrongFlag(key, text, absl::StrJoin(names, " or "));
+}
+
+}  // namespace
+
+absl::Status ReadShareFlag(const char* key, const std::string& text, TierShares& shares) {
   if (text.empty()) {
     return absl::OkStatus();
   }
@@ -43,22 +58,6 @@ absl::Status ReadShares(const char* key, const std::string& text, TierShares& sh
   shares = {device / 100.0, host / 100.0};
   return absl::OkStatus();
 }
-
-template <typename Value>
-absl::Status ReadChoice(const char* key, const std::string& text,
-                        const std::vector<std::pair<std::string, Value>>& choices, Value& value) {
-  std::vector<std::string> names;
-  for (const auto& [name, choice] : choices) {
-    if (text == name) {
-      value = choice;
-      return absl::OkStatus();
-    }
-    names.push_back(name);
-  }
-  return WrongFlag(key, text, absl::StrJoin(names, " or "));
-}
-
-}  // namespace
 
 std::vector<TierFlag> ListTierFlags(TierFlags& flags) {
   return {
@@ -101,9 +100,9 @@ absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags) {
   }
   RETURN_IF_ERROR(ReadSizeFlag("spill-budget", flags.spill_budget, tiers.disk_budget_bytes));
   tiers.spill_folder = flags.spill_folder;
-  RETURN_IF_ERROR(ReadShares("weight-shares", flags.weight_shares, tiers.weights));
-  RETURN_IF_ERROR(ReadShares("kv-shares", flags.kv_shares, tiers.kv));
-  RETURN_IF_ERROR(ReadShares("activation-shares", flags.activation_shares, tiers.activations));
+  RETURN_IF_ERROR(ReadShareFlag("weight-shares", flags.weight_shares, tiers.weights));
+  RETURN_IF_ERROR(ReadShareFlag("kv-shares", flags.kv_shares, tiers.kv));
+  RETURN_IF_ERROR(ReadShareFlag("activation-shares", flags.activation_shares, tiers.activations));
   RETURN_IF_ERROR(ReadChoice<ScheduleKind>("schedule", flags.schedule,
                                            {{"rolling", ScheduleKind::kRolling},
                                             {"zigzag", ScheduleKind::kZigzag},

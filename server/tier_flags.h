@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 #include "engine/tier_options.h"
@@ -36,6 +37,10 @@ struct TierFlag {
 
 // All of them, once; each refers to a field of `flags`.
 std::vector<TierFlag> ListTierFlags(TierFlags& flags);
+
+// "DEVICE,HOST" in per cent; `shares` stay as they are when the text is empty. Errors:
+// INVALID_ARGUMENT naming flag and text.
+absl::Status ReadShareFlag(const char* key, const std::string& text, TierShares& shares);
 
 // What they say. Errors: INVALID_ARGUMENT naming flag and text.
 absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags);

@@ -40,7 +40,7 @@ struct PlanTier {
 // What more of something would give, found by planning again with it; block and batch follow, types
 // and delegation stay.
 struct PlanRelief {
-  std::string what;   // "8.0 GiB more host memory", "twice the rate of read"
+  std::string what;   // "8 GiB more host memory", "twice the rate of read"
   double gain = 0.0;  // of tokens per second: 0.41 for +41 %
 };
 

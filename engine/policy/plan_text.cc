@@ -20,6 +20,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<const char*, 3> kKinds = {"weights", "keys", "hidden"};
 constexpr std::array<const char*, 3> kJsonKinds = {"weights", "kv", "activations"};
 constexpr size_t kTiers = 3;
+// Less of a share, or of time, is not told.
+constexpr double kLeastShown = 5e-4;
 
 void AppendLine(std::string& text, const std::string& name, const std::string& value) {
   absl::StrAppendFormat(&text, "%-10s %s\n", name, value);
@@ -40,7 +42,7 @@ std::string SharesText(const Shares& shares, size_t kind) {
   std::vector<std::string> parts;
   for (size_t tier = 0; tier < kTiers; ++tier) {
     const double share = shares[kind * kTiers + tier];
-    if (share > 0) {
+    if (share >= kLeastShown) {
       parts.push_back(
           absl::StrFormat("%s %.3g %%", TierName(static_cast<Tier>(tier)), 100 * share));
     }
@@ -51,7 +53,7 @@ std::string SharesText(const Shares& shares, size_t kind) {
 std::string PhaseText(const PlanPhase& phase) {
   std::vector<std::string> lanes;
   for (const PlanLane& lane : phase.lanes) {
-    if (lane.seconds > 0) {
+    if (lane.seconds > kLeastShown * phase.seconds) {
       lanes.push_back(absl::StrCat(lane.name, " ", DurationText(lane.seconds),
                                    lane.serial ? " (not hidden)" : ""));
     }
@@ -67,6 +69,9 @@ std::string MemoryText(const PlanTier& tier) {
 std::string RejectionText(const PlanRejection& rejection) {
   if (!rejection.slowdown) {
     return absl::StrCat(rejection.what, ": ", rejection.why);
+  }
+  if (*rejection.slowdown < kLeastShown) {
+    return absl::StrCat(rejection.what, ": not faster; ", rejection.why);
   }
   return absl::StrFormat("%s: takes %.3g %% longer; %s", rejection.what, 100 * *rejection.slowdown,
                          rejection.why);

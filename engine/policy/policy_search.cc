@@ -18,6 +18,8 @@ constexpr int64_t kMaxRequests = int64_t{1} << 31;
 constexpr size_t kMaxOfAKind = 16;  // of types and chunks
 // Times nearer than this are equal.
 constexpr double kEqual = 1e-7;
+// Bytes on disk likewise: a placement may leave some by rounding.
+constexpr double kEqualBytes = 1e-6;
 // Between two blocks of which one fits: the edge to 1/64 of their distance.
 constexpr int kBisections = 6;
 // Kinds that take so many times as long as the best one are not refined: that gains a few per cent.
@@ -101,7 +103,7 @@ class Search {
       return NothingFits();
     }
     SearchResult result;
-    ASSIGN_OR_RETURN(result.best, Solve(ChoiceOf(chosen, best_[chosen].sizes)));
+    ASSIGN_OR_RETURN(result.best, LeastOnDisk(chosen));
     if (with_alternatives) {
       AddOtherKinds(chosen, result.alternatives);
       AddOtherSizes(chosen, result.alternatives);
@@ -270,7 +272,7 @@ class Search {
     size_t best = kinds_.size();
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       if (may_be(kinds_[kind]) && best_[kind].seconds < kInfinity &&
-          (best == kinds_.size() || IsBetter(best_[kind], best_[best]))) {
+          (best == kinds_.size() || best_[kind].seconds < best_[best].seconds * (1 - kEqual))) {
         best = kind;
       }
     }
@@ -283,6 +285,35 @@ class Search {
     ++num_programs_;
     ASSIGN_OR_RETURN(solved.solution, SolvePlacement(solved.program));
     return solved;
+  }
+
+  static double DiskBytes(const SolvedChoice& solved) {
+    double bytes = 0;
+    for (size_t i = 0; i < solved.program.capacities.size(); ++i) {
+      if (solved.program.capacities[i].tier == Tier::kDisk) {
+        bytes = std::max(bytes, solved.solution.capacity_bytes[i]);
+      }
+    }
+    return bytes;
+  }
+
+  // Of the sizes of least time the one that takes least of the disk, of those the largest block.
+  absl::StatusOr<SolvedChoice> LeastOnDisk(size_t kind) {
+    std::map<int64_t, int64_t> batches;  // by block, the largest
+    for (const auto& [sizes, seconds] : times_[kind]) {
+      if (seconds <= best_[kind].seconds * (1 + kEqual)) {
+        batches[sizes.block] = sizes.batch;
+      }
+    }
+    std::optional<SolvedChoice> best;
+    for (const auto& [block, batch] : batches) {
+      ASSIGN_OR_RETURN(SolvedChoice solved, Solve(ChoiceOf(kind, {block, batch})));
+      if (!best || DiskBytes(solved) <= DiskBytes(*best) * (1 + kEqualBytes)) {
+        best_[kind].sizes = {block, batch};
+        best = std::move(solved);
+      }
+    }
+    return *std::move(best);
   }
 
   void Add(std::string what, const BlockChoice& choice, std::vector<Alternative>& alternatives) {

@@ -65,10 +65,10 @@ struct SearchResult {
   int64_t num_programs = 0;  // that were solved
 };
 
-// Among choices of equal time the one of the largest block, then of the largest batch, then the
-// first in the order of `space`. The same arguments give the same result.
-// Errors: INVALID_ARGUMENT of the space, of a program, or when the model can describe no choice;
-// RESOURCE_EXHAUSTED when nothing fits: what the least choice (one request) lacks.
+// Among choices of equal time that of types that come first in the space and of the sizes that take
+// least of the disk, then the largest block, then the largest batch. The same arguments give the
+// same result. Errors: INVALID_ARGUMENT of the space, of a program, or when the model can describe
+// no choice; RESOURCE_EXHAUSTED when nothing fits: what the least choice (one request) lacks.
 absl::StatusOr<SearchResult> SearchPolicy(const CostModel& model, const SearchSpace& space);
 
 // Without alternatives.

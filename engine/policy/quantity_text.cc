@@ -16,7 +16,7 @@ std::string BytesText(double bytes) {
     ++unit;
   }
   return unit == 0 ? absl::StrFormat("%.0f %s", bytes, kUnits[unit])
-                   : absl::StrFormat("%.1f %s", bytes, kUnits[unit]);
+                   : absl::StrFormat("%.4g %s", bytes, kUnits[unit]);
 }
 
 std::string DurationText(double seconds) {
@@ -24,7 +24,7 @@ std::string DurationText(double seconds) {
   if (seconds < 1) {
     return absl::StrFormat("%.3g ms", seconds * 1e3);
   }
-  if (seconds < 120) {
+  if (seconds < 600) {
     return absl::StrFormat("%.3g s", seconds);
   }
   const double minutes = std::round(seconds / 60);

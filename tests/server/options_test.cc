@@ -1,7 +1,9 @@
 #include "server/options.h"
 
 #include <fstream>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -190,6 +192,56 @@ TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
     arguments.insert(arguments.end(), words.begin(), words.end());
     EXPECT_EQ(Read(arguments).status().code(), absl::StatusCode::kInvalidArgument) << words[1];
   }
+}
+
+TEST_F(OptionsTest, ReadsAPlan) {
+  ASSERT_OK_AND_ASSIGN(
+      const CommandLine line,
+      Read({"plan", "opt-30b", "--requests", "1000", "--prompt-tokens", "100", "--output-tokens",
+            "10", "--hardware", "t4", "--model-form", "flexgen", "--deadline", "1h30m",
+            "--max-latency", "20m", "--weights", "bf16,u4g64", "--kv", "i8g32", "--attention",
+            "host", "--weight-shares", "20,50", "--block", "64", "--batch", "8", "--margin", "2.5",
+            "--frontier", "--svg", "plot.svg", "--json"}));
+  EXPECT_EQ(line.command, Command::kPlan);
+  const PlanModelOptions& plan = line.plan;
+  EXPECT_EQ(plan.model, "opt-30b");
+  EXPECT_EQ(plan.hardware, "t4");
+  EXPECT_EQ(plan.form, ModelForm::kFlexGen);
+  EXPECT_EQ(plan.requests, 1000);
+  EXPECT_EQ(plan.prompt_tokens, 100);
+  EXPECT_EQ(plan.output_tokens, 10);
+  EXPECT_EQ(plan.deadline_s, 5400);
+  EXPECT_EQ(plan.max_held_s, 1200);
+  EXPECT_THAT(plan.weights, ElementsAre(DType::kBF16, DType::kU4G64));
+  EXPECT_THAT(plan.kv, ElementsAre(DType::kI8G32));
+  EXPECT_EQ(plan.host_attention, true);
+  EXPECT_EQ(plan.shares[0], 0.2);
+  EXPECT_NEAR(*plan.shares[2], 0.3, 1e-12);
+  EXPECT_EQ(plan.shares[3], std::nullopt);
+  EXPECT_EQ(plan.block, 64);
+  EXPECT_EQ(plan.batch, 8);
+  EXPECT_EQ(plan.margin_percent, 2.5);
+  EXPECT_TRUE(plan.frontier && plan.json);
+  EXPECT_EQ(plan.svg_path, "plot.svg");
+}
+
+TEST_F(OptionsTest, RefusesPlansThatMeanNothing) {
+  for (const auto& [flag, text] : std::vector<std::pair<std::string, std::string>>{
+           {"--deadline", "soon"},
+           {"--deadline", "-6h"},
+           {"--deadline", "inf"},
+           {"--max-latency", "0s"},
+           {"--model-form", "guess"},
+           {"--weights", "bf17"},
+           {"--attention", "both"},
+           {"--kv-shares", "60,50"},
+           {"--requests", "many"},
+           {"--svg", "plot.svg"}}) {
+    EXPECT_THAT(Read({"plan", "opt-30b", flag, text}),
+                StatusIs(absl::StatusCode::kInvalidArgument, flag))
+        << text;
+  }
+  EXPECT_FALSE(Read({"plan"}).ok());
 }
 
 TEST_F(OptionsTest, HelpsWithVariables) {

@@ -280,7 +280,7 @@ TEST(PlacementProgramTest, ABudgetOfFourBytesLacksTheRest) {
     row.bytes *= 1e9;
   }
   EXPECT_THAT(SolvePlacement(program),
-              StatusIs(absl::StatusCode::kResourceExhausted, "the disk lacks 93.1 GiB"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "the disk lacks 93.13 GiB"));
 }
 
 TEST(PlacementProgramTest, AMissedDeadlineTellsTheLeastTime) {

@@ -70,7 +70,7 @@ TEST(PlanTest, AReliefIsWhatThatMachineWouldGive) {
   const Plan plan = MakeT4Plan();
   const auto relief =
       std::find_if(plan.reliefs.begin(), plan.reliefs.end(),
-                   [](const PlanRelief& each) { return each.what == "8.0 GiB more host memory"; });
+                   [](const PlanRelief& each) { return each.what == "8 GiB more host memory"; });
   ASSERT_NE(relief, plan.reliefs.end());
   FlexGenOptions larger = T4Options();
   larger.tier_bytes[1] += 8 * kGibibyte;
@@ -93,7 +93,7 @@ TEST(PlanTest, ReliefsAreSortedAndWorthIt) {
 TEST(PlanTest, TheTextTellsWhatAPersonAsks) {
   const std::string text = PlanText(MakeT4Plan());
   for (const char* part : {"requests in batches of", "weights    ", "tokens/s", "prefill", "decode",
-                           " of 80.0 GiB (host, ", "waits for", "more host memory would give +",
+                           " of 80 GiB (host, ", "waits for", "more host memory would give +",
                            "rejected   ", "% longer"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

@@ -186,6 +186,20 @@ TEST(PolicySearchTest, AJobIsCutIntoEqualBlocks) {
   EXPECT_EQ(block, (997 + blocks - 1) / blocks);
 }
 
+// Prompts that are only scored are bound by computing for many blocks.
+TEST(PolicySearchTest, AmongEqualSizesTheLargestThatStaysOffTheDiskIsTaken) {
+  FlexGenOptions options = OptionsFor("opt-30b", FlexGenForm::kPaper);
+  options.output_tokens = 0;
+  SearchSpace space = JobSpace(1 << 12);
+  ASSERT_OK_AND_ASSIGN(const SearchResult result, SearchBest(*CostOf(options), space));
+  const Shares& shares = result.best.solution.shares;
+  EXPECT_EQ(shares[2] + shares[5] + shares[8], 0);
+  space.block_requests = 2 * result.best.choice.block_requests;
+  ASSERT_OK_AND_ASSIGN(const SearchResult larger, SearchBest(*CostOf(options), space));
+  const Shares& spread = larger.best.solution.shares;
+  EXPECT_GT(spread[2] + spread[5] + spread[8], 0);
+}
+
 TEST(PolicySearchTest, WhatTheUserFixedStays) {
   const auto cost = CostOf(OptionsFor("opt-30b", FlexGenForm::kPaper));
   SearchSpace space = JobSpace(1000);

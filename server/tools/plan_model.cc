@@ -1,0 +1,249 @@
+#include "server/tools/plan_model.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+#include "engine/model/known_shapes.h"
+#include "engine/model/pack.h"
+#include "engine/policy/flexgen_cost.h"
+#include "engine/policy/flexgen_rates.h"
+#include "engine/policy/frontier.h"
+#include "engine/policy/hardware_file.h"
+#include "engine/policy/hardware_profile.h"
+#include "engine/policy/plan.h"
+#include "engine/policy/quantity_text.h"
+#include "kernels/base/new_file.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The machine that FlexGen's constants were fitted on; known to the forms paper and flexgen only.
+constexpr char kFlexGenMachine[] = "flexgen-t4";
+constexpr double kFlexGenGigabytes[] = {15, 200, 1500};
+
+constexpr DType kAllTypes[] = {DType::kF32,   DType::kF16,   DType::kBF16,  DType::kI8G32,
+                               DType::kI8G64, DType::kU8G32, DType::kU8G64, DType::kI4G32,
+                               DType::kI4G64, DType::kU4G32, DType::kU4G64};
+
+struct PlannedModel {
+  std::string name;
+  ModelConfig config;
+  DType weights = DType::kBF16;  // of its matrices
+};
+
+// The type of most of a pack's bytes.
+DType WeightType(const PackManifest& manifest) {
+  std::map<DType, int64_t> bytes;
+  for (const TensorEntry& tensor : manifest.tensors) {
+    for (const ShardEntry& shard : tensor.shards) {
+      bytes[tensor.dtype] += shard.bytes;
+    }
+  }
+  DType most = DType::kBF16;
+  for (const auto& [dtype, count] : bytes) {
+    most = count > bytes[most] ? dtype : most;
+  }
+  return most;
+}
+
+absl::StatusOr<PlannedModel> FindModel(const std::string& model) {
+  if (std::filesystem::exists(model + "/" + kManifestFile)) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(model));
+    const PackManifest& manifest = pack->manifest();
+    return PlannedModel{manifest.model_name, manifest.config, WeightType(manifest)};
+  }
+  auto shape = FindKnownShape(model);
+  if (!shape.ok()) {
+    return absl::NotFoundError(absl::StrCat(model.substr(0, 256), " is no folder of a pack, and ",
+                                            shape.status().message()));
+  }
+  return PlannedModel{shape->name, shape->config, DType::kBF16};
+}
+
+struct Machine {
+  std::string name;
+  FlexGenRates rates;
+  std::array<double, 3> tier_bytes = {};
+  bool unified_memory = false;
+};
+
+absl::StatusOr<Machine> FlexGenMachineOf(const PlanModelOptions& options,
+                                         const FlexGenShape& shape) {
+  if (options.hardware == kFlexGenMachine) {
+    Machine machine{.name = kFlexGenMachine, .rates = ShippedFlexGenRates()};
+    for (size_t tier = 0; tier < machine.tier_bytes.size(); ++tier) {
+      machine.tier_bytes[tier] = kFlexGenGigabytes[tier] * (1 << 30);
+    }
+    return machine;
+  }
+  ASSIGN_OR_RETURN(const HardwareProfile hardware, options.hardware.empty()
+                                                       ? LoadHardwareProfile(DefaultHardwarePath())
+                                                       : FindHardwareProfile(options.hardware));
+  return Machine{.name = hardware.name,
+                 .rates = FlexGenRatesOf(hardware, shape, options.prompt_tokens),
+                 .tier_bytes = TierBytesOf(hardware),
+                 .unified_memory = hardware.unified_memory};
+}
+
+SearchSpace SpaceOf(const PlanModelOptions& options, DType weights) {
+  SearchSpace space;
+  space.requests = options.requests;
+  space.weights = options.weights.empty() ? std::vector{weights} : options.weights;
+  if (!options.kv.empty()) {
+    space.kv = options.kv;
+  }
+  space.chunk_tokens = options.chunk_tokens;
+  space.host_attention = options.host_attention;
+  if (options.block != 0) {
+    space.block_requests = options.block;
+  }
+  if (options.batch != 0) {
+    space.batch_requests = options.batch;
+  }
+  space.shares = options.shares;
+  space.deadline_seconds = options.deadline_s;
+  space.max_held_seconds = options.max_held_s;
+  space.margin = options.margin_percent / 100;
+  return space;
+}
+
+absl::Status CheckTokens(const PlanModelOptions& options, const ModelConfig& config) {
+  constexpr int64_t kMany = int64_t{1} << 31;
+  for (const auto& [flag, value, least] : {std::tuple("requests", options.requests, 1),
+                                           {"prompt-tokens", options.prompt_tokens, 1},
+                                           {"output-tokens", options.output_tokens, 0}}) {
+    if (value < least || value > kMany) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " is ", value, ", must be ", least, " to ", kMany));
+    }
+  }
+  if (options.prompt_tokens + options.output_tokens > config.context_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.prompt_tokens, " prompt and ", options.output_tokens,
+        " output tokens are more than the model's context of ", config.context_tokens));
+  }
+  return absl::OkStatus();
+}
+
+const char* FormName(ModelForm form) {
+  switch (form) {
+    case ModelForm::kPaper:
+      return "paper";
+    case ModelForm::kFlexGen:
+      return "flexgen";
+  }
+  return "unknown";
+}
+
+// What is planned for, above the plan itself.
+struct Heading {
+  std::string model;
+  std::string machine;
+  std::string memory;
+  std::string job;
+  std::string form;
+};
+
+Heading HeadingOf(const PlanModelOptions& options, const PlannedModel& model,
+                  const Machine& machine) {
+  const std::array<double, 3>& bytes = machine.tier_bytes;
+  return {.model = model.name,
+          .machine = machine.name,
+          .memory = machine.unified_memory
+                        ? absl::StrCat(BytesText(bytes[1]), " of memory, ", BytesText(bytes[2]),
+                                       " of disk")
+                        : absl::StrCat(BytesText(bytes[0]), " on the device, ", BytesText(bytes[1]),
+                                       " of memory, ", BytesText(bytes[2]), " of disk"),
+          .job = absl::StrFormat("%d requests of %d prompt and %d output tokens", options.requests,
+                                 options.prompt_tokens, options.output_tokens),
+          .form = FormName(options.form)};
+}
+
+std::string WithHeading(const Heading& heading, const std::string& text) {
+  return absl::StrFormat("%-10s %s\n%-10s %s: %s\n%-10s %s\n%-10s %s\n%s", "model", heading.model,
+                         "machine", heading.machine, heading.memory, "job", heading.job, "form",
+                         heading.form, text);
+}
+
+std::string JsonWithHeading(const Heading& heading, const char* name, const std::string& json) {
+  const Json document = {{"model", heading.model},     {"machine", heading.machine},
+                         {"memory", heading.memory},   {"job", heading.job},
+                         {"model_form", heading.form}, {name, Json::parse(json, nullptr, false)}};
+  return document.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<DType>> ParseTypes(const std::string& flag, const std::string& text) {
+  std::vector<DType> types;
+  std::vector<std::string> names;
+  for (const DType dtype : kAllTypes) {
+    names.push_back(absl::AsciiStrToLower(DTypeName(dtype)));
+  }
+  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    size_t i = 0;
+    while (i < names.size() && !absl::EqualsIgnoreCase(part, names[i])) {
+      ++i;
+    }
+    if (i == names.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, " has ", part.substr(0, 64),
+                                                     "; there are ", absl::StrJoin(names, ", ")));
+    }
+    types.push_back(kAllTypes[i]);
+  }
+  return types;
+}
+
+absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
+  ASSIGN_OR_RETURN(const PlannedModel model, FindModel(options.model));
+  RETURN_IF_ERROR(CheckTokens(options, model.config));
+  ASSIGN_OR_RETURN(const FlexGenShape shape, FlexGenShapeOf(model.config));
+  ASSIGN_OR_RETURN(const Machine machine, FlexGenMachineOf(options, shape));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<FlexGenCost> cost,
+      FlexGenCost::Create(
+          {.form = options.form == ModelForm::kPaper ? FlexGenForm::kPaper : FlexGenForm::kReleased,
+           .shape = shape,
+           .prompt_tokens = options.prompt_tokens,
+           .output_tokens = options.output_tokens,
+           .requests = options.requests,
+           .rates = machine.rates,
+           .tier_bytes = machine.tier_bytes,
+           .unified_memory = machine.unified_memory}));
+  const PlanOptions plan_options = {
+      .space = SpaceOf(options, model.weights),
+      .prompt_tokens = static_cast<double>(options.requests * options.prompt_tokens),
+      .output_tokens = static_cast<double>(options.requests * options.output_tokens)};
+  const Heading heading = HeadingOf(options, model, machine);
+  if (options.frontier) {
+    ASSIGN_OR_RETURN(const Frontier frontier, FindFrontier(*cost, plan_options));
+    if (!options.svg_path.empty()) {
+      RETURN_IF_ERROR(WriteNewFile(
+          options.svg_path,
+          FrontierSvg(frontier,
+                      absl::StrCat(heading.model, " on ", heading.machine, ", ", heading.job))));
+    }
+    return options.json ? JsonWithHeading(heading, "frontier", FrontierJson(frontier))
+                        : WithHeading(heading, FrontierText(frontier));
+  }
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(*cost, plan_options));
+  return options.json ? JsonWithHeading(heading, "plan", PlanJson(plan))
+                      : WithHeading(heading, PlanText(plan));
+}
+
+}  // namespace nightshift
