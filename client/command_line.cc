@@ -290,6 +290,7 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
       ->type_name("FILE");
   for (const auto& [name, help] : std::map<std::string, std::string>{
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
+           {"calibrate", "Measure what this machine can do, for planning"},
            {"import", "Convert a model to a pack: import SOURCE --output PACK"},
            {"plan", "Find the fastest way to run a job on a machine: plan MODEL --requests N"},
            {"model", "Look into a pack: model show PACK, model verify PACK"}}) {
@@ -323,8 +324,9 @@ Command CommandOf(const std::string& name) {
       {"wait", Command::kWait},         {"results", Command::kResults},
       {"cancel", Command::kCancel},     {"models", Command::kModels},
       {"health", Command::kHealth},     {"server", Command::kServerInfo},
-      {"bench", Command::kDaemonTool},  {"import", Command::kDaemonTool},
-      {"model", Command::kDaemonTool},  {"plan", Command::kDaemonTool}};
+      {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
+      {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
+      {"plan", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 

@@ -53,7 +53,7 @@ struct CommandLine {
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // list
   int64_t limit = 0;                               // list
   absl::Duration timeout = absl::InfiniteDuration();
-  std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, "bench", "import", "model" or "plan" first
+  std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, the tool's name first
 };
 
 // Either a command line, or what to print and how to exit (--help, --version, a usage error).

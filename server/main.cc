@@ -16,6 +16,7 @@
 #include "server/options.h"
 #include "server/server.h"
 #include "server/tools/bench.h"
+#include "server/tools/calibrate.h"
 #include "server/tools/import.h"
 #include "server/tools/model_show.h"
 #include "server/tools/model_verify.h"
@@ -97,6 +98,18 @@ int Bench(const CommandLine& line) {
   return text.ok() ? Print(*text) : Fail("bench", text.status(), ToolExitCode(text.status()));
 }
 
+int MeasureMachine(const CommandLine& line) {
+  const auto calibration = RunCalibrate(line.calibrate, RealClock());
+  if (!calibration.ok()) {
+    return Fail("calibrate", calibration.status(), ToolExitCode(calibration.status()));
+  }
+  for (const std::string& note : calibration->notes) {
+    std::fprintf(stderr, "%s\n", note.c_str());
+  }
+  return Print(line.json ? HardwareProfileToJson(calibration->profile)
+                         : CalibrationText(line.calibrate, *calibration));
+}
+
 int PrintPlan(const PlanModelOptions& options) {
   const auto text = PlanModel(options);
   return text.ok() ? Print(*text) : Fail("plan", text.status(), ToolExitCode(text.status()));
@@ -152,6 +165,8 @@ int Run(int argc, const char* const* argv) {
                            "random weights of shape " + line->random.shape, line->random.output);
     case Command::kBench:
       return Bench(*line);
+    case Command::kCalibrate:
+      return MeasureMachine(*line);
     case Command::kPlan:
       return PrintPlan(line->plan);
     case Command::kModelShow:

@@ -46,7 +46,8 @@ std::optional<int64_t> ReadNumber(const std::filesystem::path& path) {
              : std::nullopt;
 }
 
-// What a group and those above it leave: the least of limit - usage.
+// What a group and those above it leave: the least of limit - usage; of the limits alone without a
+// `usage_file`.
 std::optional<int64_t> RoomOfGroups(const std::filesystem::path& root,
                                     const std::filesystem::path& group, const char* limit_file,
                                     const char* usage_file) {
@@ -55,8 +56,9 @@ std::optional<int64_t> RoomOfGroups(const std::filesystem::path& root,
   while (true) {
     const auto limit = ReadNumber(folder / limit_file);
     if (limit) {
-      const int64_t left =
-          std::max<int64_t>(*limit - ReadNumber(folder / usage_file).value_or(0), 0);
+      const int64_t used =
+          usage_file == nullptr ? 0 : ReadNumber(folder / usage_file).value_or(0);
+      const int64_t left = std::max<int64_t>(*limit - used, 0);
       room = std::min(room.value_or(left), left);
     }
     if (folder == root || !folder.has_parent_path() || folder == folder.parent_path()) {
@@ -66,7 +68,10 @@ std::optional<int64_t> RoomOfGroups(const std::filesystem::path& root,
   }
 }
 
-std::optional<int64_t> CgroupRoom() {
+enum class Room : uint8_t { kLeft, kInAll };
+
+std::optional<int64_t> CgroupRoom(Room kind) {
+  const auto usage = [kind](const char* file) { return kind == Room::kLeft ? file : nullptr; };
   const std::filesystem::path root = "/sys/fs/cgroup";
   std::optional<int64_t> room;
   for (const absl::string_view line : absl::StrSplit(ReadFile("/proc/self/cgroup"), '\n')) {
@@ -76,16 +81,37 @@ std::optional<int64_t> CgroupRoom() {
     }
     std::optional<int64_t> left;
     if (parts[1].empty()) {
-      left = RoomOfGroups(root, parts[2], "memory.max", "memory.current");
+      left = RoomOfGroups(root, parts[2], "memory.max", usage("memory.current"));
     } else if (parts[1] == "memory") {
-      left =
-          RoomOfGroups(root / "memory", parts[2], "memory.limit_in_bytes", "memory.usage_in_bytes");
+      left = RoomOfGroups(root / "memory", parts[2], "memory.limit_in_bytes",
+                          usage("memory.usage_in_bytes"));
     }
     if (left) {
       room = std::min(room.value_or(*left), *left);
     }
   }
   return room;
+}
+
+// A value of a /proc/meminfo in bytes; `name` as "MemTotal:".
+std::optional<int64_t> MemoryInfo(absl::string_view meminfo, absl::string_view name) {
+  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
+    int64_t kib = 0;
+    if (absl::ConsumePrefix(&line, name) && absl::ConsumeSuffix(&line, "kB") &&
+        absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kib)) {
+      return kib * 1024;
+    }
+  }
+  return std::nullopt;
+}
+
+// The lesser of what the machine and the cgroups say; 1 GiB when neither says anything.
+int64_t LeastOf(std::optional<int64_t> machine, std::optional<int64_t> group) {
+  constexpr int64_t kFallbackBytes = int64_t{1} << 30;
+  if (!machine && !group) {
+    return kFallbackBytes;
+  }
+  return std::min(machine.value_or(INT64_MAX), group.value_or(INT64_MAX));
 }
 
 }  // namespace
@@ -124,24 +150,15 @@ std::string SizeText(int64_t bytes) {
 }
 
 std::optional<int64_t> ParseMemAvailable(absl::string_view meminfo) {
-  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
-    int64_t kib = 0;
-    if (absl::ConsumePrefix(&line, "MemAvailable:") && absl::ConsumeSuffix(&line, "kB") &&
-        absl::SimpleAtoi(absl::StripAsciiWhitespace(line), &kib)) {
-      return kib * 1024;
-    }
-  }
-  return std::nullopt;
+  return MemoryInfo(meminfo, "MemAvailable:");
 }
 
 int64_t AvailableMemoryBytes() {
-  constexpr int64_t kFallbackBytes = int64_t{1} << 30;
-  const auto machine = ParseMemAvailable(ReadFile("/proc/meminfo"));
-  const auto group = CgroupRoom();
-  if (!machine && !group) {
-    return kFallbackBytes;
-  }
-  return std::min(machine.value_or(INT64_MAX), group.value_or(INT64_MAX));
+  return LeastOf(ParseMemAvailable(ReadFile("/proc/meminfo")), CgroupRoom(Room::kLeft));
+}
+
+int64_t MemoryLimitBytes() {
+  return LeastOf(MemoryInfo(ReadFile("/proc/meminfo"), "MemTotal:"), CgroupRoom(Room::kInAll));
 }
 
 }  // namespace nightshift

@@ -29,4 +29,8 @@ std::optional<int64_t> ParseMemAvailable(absl::string_view meminfo);
 // it leave, whichever is less. 1 GiB when the system tells nothing.
 int64_t AvailableMemoryBytes();
 
+// Bytes that this process may take in all: the machine's memory, or the least limit of the cgroups
+// above it. Unlike what is available it does not change while other processes come and go.
+int64_t MemoryLimitBytes();
+
 }  // namespace nightshift

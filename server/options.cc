@@ -64,6 +64,7 @@ class Declaration {
     DeclareImport(line, written);
     DeclareModelTools(line);
     DeclareBench(line, written);
+    DeclareCalibrate(line, written);
     DeclarePlan(line.plan, written.plan);
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
@@ -92,6 +93,7 @@ class Declaration {
   CLI::App& app() { return app_; }
   bool imports() const { return import_->parsed(); }
   bool benches() const { return bench_->parsed(); }
+  bool calibrates() const { return calibrate_->parsed(); }
   bool plans() const { return plan_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
@@ -266,6 +268,32 @@ class Declaration {
         ->capture_default_str();
   }
 
+  void DeclareCalibrate(CommandLine& line, Written& written) {
+    CalibrateOptions& calibrate = line.calibrate;
+    calibrate_ = app_.add_subcommand(
+        "calibrate", "Measures what this machine can do, for planning; takes under two minutes.");
+    calibrate_->add_option("--out", calibrate.output,
+                           "file for the profile, in place of an older one (default: "
+                           "nightshift/hardware.json in the user's cache folder)");
+    calibrate_->add_option("--folder", calibrate.calibration.folder,
+                           "on the disk of packs and of what is spilled; a file is made there and "
+                           "is gone at the end (default: the user's cache folder)");
+    calibrate_->add_option("--seconds", calibrate.calibration.measure.most_seconds,
+                           "for measuring, after the file is written")
+        ->capture_default_str();
+    calibrate_->add_option("--threads", calibrate.calibration.discrete.num_threads,
+                           "compute threads; 0: one a core")
+        ->capture_default_str();
+    for (const TierFlag& flag : ListTierFlags(written.tiers)) {
+      const absl::string_view key = flag.key;
+      if (key == "device-budget" || key == "upload-rate" || key == "download-rate" ||
+          key == "device-flops") {
+        calibrate_->add_option(absl::StrCat("--", flag.key), *flag.text, flag.help);
+      }
+    }
+    calibrate_->add_flag("--json", line.json, "prints the profile");
+  }
+
   void DeclarePlan(PlanModelOptions& plan, PlanFlags& flags) {
     plan_ = app_.add_subcommand(
         "plan", "Finds the fastest way to run a job on a machine, and how long it takes.");
@@ -330,6 +358,7 @@ class Declaration {
   CLI::App app_;
   CLI::App* import_ = nullptr;
   CLI::App* bench_ = nullptr;
+  CLI::App* calibrate_ = nullptr;
   CLI::App* plan_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
@@ -388,6 +417,18 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
   return bench.Validate();
 }
 
+absl::Status ResolveCalibrate(const Written& written, CalibrateOptions& calibrate) {
+  CalibrationOptions& calibration = calibrate.calibration;
+  ASSIGN_OR_RETURN(const TierOptions tiers, ReadTierFlags(written.tiers));
+  calibration.device_bytes = tiers.device_budget_bytes;
+  calibration.discrete.upload_bytes_per_s = tiers.upload_bytes_per_s;
+  calibration.discrete.download_bytes_per_s = tiers.download_bytes_per_s;
+  calibration.discrete.flops_per_s = tiers.device_flops_per_s;
+  calibration.host_bytes = AvailableMemoryBytes();
+  calibration.memory_limit_bytes = MemoryLimitBytes();
+  return calibrate.Resolve();
+}
+
 absl::Status ResolveImport(const Written& written, CommandLine& line) {
   if (line.source.empty() && line.random.shape.empty()) {
     return absl::InvalidArgumentError(
@@ -410,6 +451,9 @@ Command ChooseCommand(const Declaration& declaration, const Written& written) {
   }
   if (declaration.benches()) {
     return Command::kBench;
+  }
+  if (declaration.calibrates()) {
+    return Command::kCalibrate;
   }
   if (declaration.plans()) {
     return Command::kPlan;
@@ -492,6 +536,9 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   }
   if (line.command == Command::kBench) {
     RETURN_IF_ERROR(ResolveBench(written, line.bench));
+  }
+  if (line.command == Command::kCalibrate) {
+    RETURN_IF_ERROR(ResolveCalibrate(written, line.calibrate));
   }
   if (line.command == Command::kPlan) {
     RETURN_IF_ERROR(ReadPlanFlags(written.plan, line.plan));

@@ -12,6 +12,7 @@
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
 #include "server/tools/bench.h"
+#include "server/tools/calibrate.h"
 #include "server/tools/plan_model.h"
 #include "server/tools/random_import.h"
 
@@ -55,6 +56,7 @@ enum class Command {
   kImport,
   kImportRandom,
   kBench,
+  kCalibrate,
   kPlan,
   kModelShow,
   kModelVerify,
@@ -76,10 +78,11 @@ struct CommandLine {
   RandomImportOptions random;  // of import --random
   BenchOptions bench;
   std::string timeline_path;  // of bench: the file for a trace; empty for none
+  CalibrateOptions calibrate;
   PlanModelOptions plan;
   // model show, model verify
   std::string pack;
-  bool json = false;  // also of bench
+  bool json = false;  // also of bench and calibrate
 };
 
 // Reads the command line, then the environment, then the file of --config; the first that names an

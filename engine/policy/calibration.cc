@@ -66,8 +66,8 @@ class Calibrator {
                      pool.Reserve(DiskProbes::kMemory, "transfers of the disk"));
     FillProbeMemory(memory.bytes(), device_.workers());
     ASSIGN_OR_RETURN(const std::unique_ptr<DiskProbes> disk,
-                     DiskProbes::Create(options_.folder, options_.disk_file_bytes,
-                                        options_.most_write_seconds, transfers.bytes(), clock_));
+                     DiskProbes::Create(options_.folder, FileBytes(), options_.most_write_seconds,
+                                        transfers.bytes(), clock_));
     AddMemory(memory.bytes());
     disk->AddTo(profile(), measurements_);
     AddComputing({.device = device_,
@@ -98,6 +98,13 @@ class Calibrator {
     profile.device_bytes = options_.device_bytes;
     profile.host_bytes = options_.host_bytes;
     return absl::OkStatus();
+  }
+
+  // The least file is asked for on a full disk, too, and refused there with numbers.
+  int64_t FileBytes() {
+    constexpr int64_t kShare = 4;
+    return std::min(options_.disk_file_bytes,
+                    std::max(profile().disk_bytes / kShare, DiskProbes::kLeastFile));
   }
 
   // A rate that is no curve, with its spread under `name`.
@@ -180,8 +187,10 @@ class Calibrator {
                                            "page cache"));
     }
     if (disk.file_bytes() < options_.disk_file_bytes) {
-      result_.notes.push_back(absl::StrCat("the disk is slow: measured on ", disk.file_bytes(),
-                                           " bytes in place of ", options_.disk_file_bytes));
+      result_.notes.push_back(
+          absl::StrCat("the disk is slow or nearly full: measured on a file of ", disk.file_bytes(),
+                       " bytes in place of ", options_.disk_file_bytes,
+                       ", which something below it may keep in memory"));
     }
     if (result_.counts.rounds == 1) {
       result_.notes.push_back("one turn of each measurement took all of the time: no spread");

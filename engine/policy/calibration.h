@@ -25,9 +25,10 @@ struct CalibrationOptions {
   DiscreteCpuOptions discrete = {};  // num_threads counts in both cases
   // Of what is read so that no cache holds it; lowered to a quarter of host_bytes.
   int64_t memory_bytes = int64_t{512} << 20;
-  int64_t most_rows = 2048;                    // of matmuls and prompts: at least 32, at most this
-  int64_t disk_file_bytes = int64_t{1} << 30;  // written first, then read and written in parts
-  double most_write_seconds = 12.0;            // for that; a slow disk gets a smaller file
+  int64_t most_rows = 2048;  // of matmuls and prompts: at least 32, at most this
+  // Written first, then read and written in parts; lowered to a quarter of the free disk.
+  int64_t disk_file_bytes = int64_t{2} << 30;
+  double most_write_seconds = 12.0;  // for that; a slow disk gets a smaller file
   MeasureOptions measure = {};
 };
 

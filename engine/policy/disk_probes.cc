@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -24,6 +25,11 @@ constexpr int kDepths[] = {1, 2, 4, 8, 16, 32};
 constexpr int64_t kCallBytes = int64_t{64} << 20;
 constexpr int64_t kMostTransfers = 1024;
 
+// As shards of weights are, and pages are not.
+bool IsVerified(int64_t bytes) {
+  return bytes >= kPieceBytes;
+}
+
 // As many as the lane's pieces allow, two at least: one is on its way while the other is used.
 int DepthOf(int64_t bytes) {
   return static_cast<int>(std::clamp<int64_t>(kDepth * kPieceBytes / bytes, 2, kDepth));
@@ -31,6 +37,15 @@ int DepthOf(int64_t bytes) {
 
 int64_t CountOf(int64_t bytes, int depth) {
   return std::clamp<int64_t>(kCallBytes / bytes, 2 * depth, kMostTransfers);
+}
+
+// Some disks store zeros, and what repeats within some KiB, faster than weights.
+void FillWithNoise(std::span<std::byte> memory) {
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i + sizeof(uint64_t) <= memory.size(); i += sizeof(uint64_t)) {
+    const uint64_t word = random();
+    std::memcpy(memory.data() + i, &word, sizeof(word));
+  }
 }
 
 const char* NameOf(TransferKind kind) {
@@ -75,11 +90,12 @@ absl::StatusOr<std::unique_ptr<DiskProbes>> DiskProbes::Create(const std::string
   options.memory = {memory};
   options.fds = {probes->file_.fd()};
   ASSIGN_OR_RETURN(probes->queue_, DiskQueue::Create(options));
-  // Some disks store zeros, and what repeats, faster than weights.
-  std::mt19937_64 random(1);
-  for (size_t i = 0; i + sizeof(uint64_t) <= memory.size(); i += sizeof(uint64_t)) {
-    const uint64_t word = random();
-    std::memcpy(memory.data() + i, &word, sizeof(word));
+  FillWithNoise(probes->content_);
+  for (const int64_t size : kSizes) {
+    for (int64_t first = 0; IsVerified(size) && first < kContent; first += size) {
+      probes->checksums_[{size, first}] =
+          Xxh3(probes->content_.subspan(static_cast<size_t>(first), static_cast<size_t>(size)));
+    }
   }
   // Reserved blocks that were never written read as zeros, without a disk.
   probes->file_bytes_ = bytes;
@@ -96,19 +112,44 @@ absl::StatusOr<std::unique_ptr<DiskProbes>> DiskProbes::Create(const std::string
     written += count;
   }
   probes->file_bytes_ = written * kPieceBytes;
+  const double seconds = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
+  probes->stream_bytes_per_s_ = static_cast<double>(probes->file_bytes_) / std::max(seconds, 1e-6);
+  // As far from what is read as can be.
+  probes->next_write_ = probes->file_bytes_ / kPieceBytes / 2 * kPieceBytes;
   return probes;
 }
 
-int64_t DiskProbes::OffsetOf(int64_t index, int64_t bytes) const {
-  const int64_t places = file_bytes_ / bytes;
-  // A prime: each place comes up before one comes again, far from the one before.
-  constexpr int64_t kStride = 1'000'003;
-  const int64_t place = bytes < kPieceBytes ? index % places * kStride % places : index % places;
-  return place * bytes;
+int64_t DiskProbes::NextStretch(TransferKind kind, int64_t bytes) {
+  int64_t& next = kind == TransferKind::kRead ? next_read_ : next_write_;
+  const int64_t first = next + bytes > file_bytes_ ? 0 : next;
+  next = first + bytes;
+  return first;
+}
+
+Transfer DiskProbes::TransferAt(TransferKind kind, int64_t offset, int64_t bytes, size_t slot,
+                                Fence* fence) {
+  const auto size = static_cast<size_t>(bytes);
+  Transfer transfer = {
+      .kind = kind, .file = &file_, .offset = offset, .memory = {}, .fence = fence};
+  if (kind == TransferKind::kWrite) {
+    transfer.memory = content_.subspan(static_cast<size_t>(offset % kContent), size);
+    return transfer;
+  }
+  transfer.memory = targets_.subspan(slot, size);
+  if (IsVerified(bytes)) {
+    transfer.checksum = {.bytes = bytes, .xxh3 = checksums_.at({bytes, offset % kContent})};
+  }
+  return transfer;
 }
 
 absl::StatusOr<double> DiskProbes::Move(TransferKind kind, int64_t bytes, int depth,
                                         int64_t count) {
+  // Spread over so much at least, a prime number of places further each time.
+  constexpr int64_t kSpread = DiskProbes::kLeastFile;
+  constexpr int64_t kStride = 1'000'003;
+  const bool is_spread = !IsVerified(bytes);
+  const int64_t places = is_spread ? std::max(count, kSpread / bytes) : count;
+  const int64_t stretch = NextStretch(kind, places * bytes);
   std::vector<Fence> fences(static_cast<size_t>(count));
   absl::Status status;
   for (int64_t i = 0; i < count + depth; ++i) {
@@ -116,12 +157,10 @@ absl::StatusOr<double> DiskProbes::Move(TransferKind kind, int64_t bytes, int de
       status.Update(fences[static_cast<size_t>(i - depth)].Wait());
     }
     if (i < count) {
-      const auto slot = static_cast<size_t>(i % depth * bytes);
-      queue_->Submit({.kind = kind,
-                      .file = &file_,
-                      .offset = OffsetOf(next_++, bytes),
-                      .memory = memory_.subspan(slot, static_cast<size_t>(bytes)),
-                      .fence = &fences[static_cast<size_t>(i)]});
+      const int64_t place = is_spread ? i * kStride % places : i;
+      queue_->Submit(TransferAt(kind, stretch + place * bytes, bytes,
+                                static_cast<size_t>(i % depth * bytes),
+                                &fences[static_cast<size_t>(i)]));
     }
   }
   RETURN_IF_ERROR(status);
@@ -137,8 +176,9 @@ void DiskProbes::AddSize(TransferKind kind, int64_t bytes, RateCurve& curve,
        .work = [this, kind, bytes,
                 depth] { return Move(kind, bytes, depth, CountOf(bytes, depth)); },
        .keep =
-           [&curve, bytes](double rate, double spread) {
-             curve.points.push_back({static_cast<double>(bytes), rate, spread});
+           [this, kind, &curve, bytes](double rate, double spread) {
+             const double most = kind == TransferKind::kWrite ? stream_bytes_per_s_ : rate;
+             curve.points.push_back({static_cast<double>(bytes), std::min(rate, most), spread});
            }});
 }
 

@@ -131,6 +131,32 @@ TEST_F(OptionsTest, ReadsTools) {
   EXPECT_FALSE(Read({"model"}).ok());
 }
 
+TEST_F(OptionsTest, ReadsACalibration) {
+  ASSERT_OK_AND_ASSIGN(
+      const CommandLine line,
+      Read({"calibrate", "--out", "here.json", "--folder", "/packs", "--seconds", "30", "--threads",
+            "2", "--device-budget", "1GiB", "--upload-rate", "2GiB", "--json"}));
+  EXPECT_EQ(line.command, Command::kCalibrate);
+  EXPECT_EQ(line.calibrate.output, "here.json");
+  const CalibrationOptions& calibration = line.calibrate.calibration;
+  EXPECT_EQ(calibration.folder, "/packs");
+  EXPECT_EQ(calibration.measure.most_seconds, 30.0);
+  EXPECT_EQ(calibration.discrete.num_threads, 2);
+  EXPECT_EQ(calibration.device_bytes, int64_t{1} << 30);
+  EXPECT_EQ(calibration.discrete.upload_bytes_per_s, 2.0 * (1 << 30));
+  EXPECT_GT(calibration.host_bytes, 0);
+  EXPECT_GE(calibration.memory_limit_bytes, calibration.host_bytes);
+  EXPECT_TRUE(line.json);
+}
+
+TEST_F(OptionsTest, RefusesCalibrationsThatCannotBe) {
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"--seconds", "0"}, {"--threads", "-1"}, {"--device-budget", "a lot"}, {"--loud", "1"}}) {
+    EXPECT_THAT(Read({"calibrate", flags[0], flags[1]}),
+                StatusIs(absl::StatusCode::kInvalidArgument, flags[0]));
+  }
+}
+
 TEST_F(OptionsTest, ReadsAnImportOfRandomWeights) {
   ASSERT_OK_AND_ASSIGN(const CommandLine line,
                        Read({"import", "--random", "1b", "-o", "pack", "--weights", "f32", "--seed",

@@ -74,8 +74,9 @@ TEST(CalibrationTest, MeasuresADeviceWithMemoryOfItsOwnAtItsRates) {
   EXPECT_EQ(profile.device_bytes, int64_t{3} << 30);
   ASSERT_EQ(profile.upload.points.size(), 4U);
   ASSERT_EQ(profile.download.points.size(), 4U);
-  // A pace is never exceeded by more than one wait of 200 us is early.
-  EXPECT_LT(profile.upload.points.back().rate, 205e6);
+  // A pacer makes up for waits that the machine made longer, so one turn may be faster; without it
+  // copies take a fifth of that at most.
+  EXPECT_LT(profile.upload.points.back().rate, 1e9);
   ExpectRates(profile.device);
   EXPECT_EQ(profile.host.decode_attention.size(), 12U);
   EXPECT_THAT(profile.fingerprint, HasSubstr("upload 0.2 GB/s"));
