@@ -1,18 +1,22 @@
 // nightshiftd: the daemon, and the tools that need the engine's file formats.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 #include "engine/engine.h"
+#include "engine/policy/hardware_file.h"
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/new_file.h"
 #include "kernels/base/status_macros.h"
 #include "server/daemon.h"
+#include "server/memory_limit.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/tools/bench.h"
@@ -111,6 +115,15 @@ int MeasureMachine(const CommandLine& line) {
 }
 
 int PrintPlan(const PlanModelOptions& options) {
+  if (options.hardware.empty()) {
+    std::error_code error;
+    const bool is_pack = std::filesystem::is_directory(options.model, error);
+    const std::string folder =
+        is_pack ? options.model
+                : std::filesystem::path(DefaultHardwarePath()).parent_path().string();
+    const std::string note = StaleProfileNote(folder, MemoryLimitBytes());
+    std::fprintf(stderr, "%s%s", note.c_str(), note.empty() ? "" : "\n");
+  }
   const auto text = PlanModel(options);
   return text.ok() ? Print(*text) : Fail("plan", text.status(), ToolExitCode(text.status()));
 }

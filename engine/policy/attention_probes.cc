@@ -10,6 +10,7 @@ namespace nightshift {
 namespace {
 
 constexpr int64_t kDecodeBytes = int64_t{32} << 20;  // of keys and values that a call reads
+constexpr int64_t kLeastRequests = 8;                // so that all threads have as much to do
 constexpr int64_t kMostRequests = 64;
 constexpr int64_t kDecodeKvHeads = 8;
 constexpr int64_t kPromptKvHeads = 2;
@@ -157,7 +158,8 @@ void AddDecodeAttentionProbes(const ProbeBench& bench, AttentionBy by, ComputeRa
                     .kv_heads = kDecodeKvHeads,
                     .head_width = width,
                     .queries = queries,
-                    .requests = std::clamp<int64_t>(kDecodeBytes / request_bytes, 1, kMostRequests),
+                    .requests =
+                        std::clamp(kDecodeBytes / request_bytes, kLeastRequests, kMostRequests),
                     .first = positions});
           measurements.push_back(
               {.name = absl::StrCat("decode attention over ", positions, " positions, ",

@@ -18,7 +18,7 @@ namespace nightshift {
 namespace {
 
 // A median of spreads above this is worth a word: a plan is then no better than that.
-constexpr double kWideSpread = 0.25;
+constexpr double kWideSpread = 0.4;
 constexpr int64_t kCopySizes[] = {64 << 10, 1 << 20, 4 << 20, 16 << 20};
 
 std::string DateOf(const Clock& clock) {

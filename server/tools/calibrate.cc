@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 
 #include "engine/policy/hardware_file.h"
+#include "engine/policy/machine.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -128,6 +129,19 @@ absl::StatusOr<Calibration> RunCalibrate(const CalibrateOptions& options, const 
   return calibration;
 }
 
+std::string StaleProfileNote(const std::string& folder, int64_t memory_limit_bytes) {
+  const auto profile = LoadHardwareProfile(DefaultHardwarePath());
+  const auto device = CreateCpuDevice(0);
+  if (!profile.ok() || !profile->unified_memory || !device.ok()) {
+    return "";
+  }
+  const auto machine = ThisMachine((*device)->description(), memory_limit_bytes, folder);
+  const std::string why = machine.ok() ? WhyStale(*profile, *machine) : "";
+  return why.empty() ? ""
+                     : absl::StrCat("the profile of ", profile->date, " is stale: ", why,
+                                    "; measure again: nightshift calibrate");
+}
+
 std::string CalibrationText(const CalibrateOptions& options, const Calibration& calibration) {
   const HardwareProfile& profile = calibration.profile;
   std::string text = absl::StrCat(profile.fingerprint, "\n");
@@ -156,7 +170,7 @@ std::string CalibrationText(const CalibrateOptions& options, const Calibration& 
     AppendDecodeAttention(text, profile.host);
   }
   absl::StrAppendFormat(&text,
-                        "%d rounds in %.1f s; rates varied by %.0f %% in the median\n"
+                        "%d turns of each in %.1f s; rates varied by %.0f %% in the median\n"
                         "profile in %s\n",
                         calibration.counts.rounds, calibration.seconds,
                         100.0 * calibration.counts.median_spread, options.output);

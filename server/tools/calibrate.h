@@ -1,6 +1,7 @@
 // `nightshift calibrate`: measures this machine and keeps its profile for planning.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,11 @@ struct CalibrateOptions {
 // Measures and writes the profile. Errors: as Calibrate and StoreHardwareProfile; that something
 // else is in the profile's place is found before anything is measured.
 absl::StatusOr<Calibration> RunCalibrate(const CalibrateOptions& options, const Clock& clock);
+
+// Why the profile in the default place is no longer of this machine, whose packs lie in `folder`,
+// and what to do; empty when it is, or when there is none to read. One of a device with memory of
+// its own is not held to what this process would run on.
+std::string StaleProfileNote(const std::string& folder, int64_t memory_limit_bytes);
 
 // A table for people.
 std::string CalibrationText(const CalibrateOptions& options, const Calibration& calibration);

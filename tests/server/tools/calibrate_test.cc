@@ -52,6 +52,20 @@ TEST_F(CalibrateTest, SeesBeforeItMeasuresThatTheProfileHasNoPlace) {
               StatusIs(absl::StatusCode::kAlreadyExists, options_.output));
 }
 
+TEST_F(CalibrateTest, SaysWhenTheProfileIsNoLongerOfThisMachine) {
+  ::setenv("NIGHTSHIFT_CACHE", folder_.path().c_str(), 1);
+  options_.output.clear();
+  ASSERT_OK(options_.Resolve());
+  const int64_t limit = options_.calibration.memory_limit_bytes;
+  EXPECT_EQ(StaleProfileNote(folder_.path(), limit), "");  // none yet
+  ASSERT_OK(RunCalibrate(options_, RealClock()));
+  EXPECT_EQ(StaleProfileNote(folder_.path(), limit), "");
+  const std::string note = StaleProfileNote(folder_.path(), 2 * limit);
+  ::unsetenv("NIGHTSHIFT_CACHE");
+  EXPECT_THAT(note, HasSubstr("memory was 1.0 GiB, is 2.0 GiB"));
+  EXPECT_THAT(note, HasSubstr("nightshift calibrate"));
+}
+
 TEST_F(CalibrateTest, RefusesOptionsOutOfRangeByNameAndValue) {
   CalibrateOptions options = options_;
   options.calibration.measure.most_seconds = 1.0;
