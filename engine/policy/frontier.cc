@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 
 #include "engine/policy/policy_search.h"
+#include "engine/policy/program_cache.h"
 #include "engine/policy/quantity_text.h"
 #include "kernels/base/status_macros.h"
 
@@ -97,7 +98,8 @@ class Finder {
 
 }  // namespace
 
-absl::StatusOr<Frontier> FindFrontier(const CostModel& model, const PlanOptions& options) {
+absl::StatusOr<Frontier> FindFrontier(const CostModel& cost_model, const PlanOptions& options) {
+  const ProgramCache model(cost_model);
   RETURN_IF_ERROR(SearchBest(model, options.space).status());
   Finder finder(model, options);
   RETURN_IF_ERROR(finder.Add(options.space));

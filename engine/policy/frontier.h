@@ -28,7 +28,7 @@ struct Frontier {
 };
 
 // Errors: as SearchPolicy.
-absl::StatusOr<Frontier> FindFrontier(const CostModel& model, const PlanOptions& options);
+absl::StatusOr<Frontier> FindFrontier(const CostModel& cost_model, const PlanOptions& options);
 
 // A table; one JSON object in one line; a plot with logarithmic axes. The same frontier gives the
 // same bytes.

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
+#include "engine/policy/program_cache.h"
 #include "engine/policy/quantity_text.h"
 #include "kernels/base/status_macros.h"
 
@@ -15,6 +19,8 @@ namespace {
 
 constexpr double kGibibyte = 1 << 30;
 constexpr double kLeastGain = 0.005;
+// Parts of the time that are told.
+constexpr double kLeastTold = 0.03;
 constexpr std::array<Tier, 3> kTiers = {Tier::kDevice, Tier::kHost, Tier::kDisk};
 
 double PerSecond(double amount, double seconds) {
@@ -48,37 +54,35 @@ std::vector<PlanPhase> PhasesOf(const SolvedChoice& solved, double requests) {
   return phases;
 }
 
-// The lane that most of the time goes to.
-struct Binding {
-  std::string phase;
-  std::string lane;
-  double part = 0.0;  // of all time
-};
-
-Binding BindingOf(const std::vector<PlanPhase>& phases) {
-  Binding binding;
-  double most = 0;
+// What the job waits for, by lane: the longest of each phase, and what nothing hides.
+std::string BindingText(const std::vector<PlanPhase>& phases) {
+  std::map<std::string, double> waits;
   double seconds = 0;
   for (const PlanPhase& phase : phases) {
     seconds += phase.seconds;
     for (const PlanLane& lane : phase.lanes) {
-      if ((lane.serial || lane.name == phase.longest) && lane.seconds > most) {
-        most = lane.seconds;
-        binding = {phase.name, lane.name, 0.0};
+      if (lane.serial || lane.name == phase.longest) {
+        waits[lane.name] += lane.seconds;
       }
     }
   }
-  binding.part = PerSecond(most, seconds);
-  return binding;
-}
-
-std::string BindingText(const std::vector<PlanPhase>& phases) {
-  const Binding binding = BindingOf(phases);
-  if (binding.lane.empty()) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [lane, waited] : waits) {
+    if (waited >= kLeastTold * seconds && waited > 0) {
+      parts.emplace_back(waited / seconds, lane);
+    }
+  }
+  if (parts.empty()) {
     return "nothing takes time";
   }
-  return absl::StrFormat("%s waits for %s (%.0f %% of the time)", binding.phase, binding.lane,
-                         100 * binding.part);
+  std::sort(parts.begin(), parts.end(), std::greater<>());
+  return absl::StrCat(
+      "waits for ",
+      absl::StrJoin(parts, ", ",
+                    [](std::string* text, const std::pair<double, std::string>& part) {
+                      absl::StrAppendFormat(text, "%s %.0f %%", part.second, 100 * part.first);
+                    }),
+      " of the time");
 }
 
 std::vector<PlanTier> TiersOf(const SolvedChoice& solved) {
@@ -112,18 +116,13 @@ double MoreBytes(double capacity_bytes) {
 class Reliefs {
  public:
   Reliefs(const CostModel& model, const SearchSpace& space, const SolvedChoice& best)
-      : model_(model), space_(space), best_seconds_(best.solution.seconds_per_request) {
-    space_.weights = {best.choice.weights};
-    space_.kv = {best.choice.kv};
-    space_.host_attention = best.choice.host_attention;
-    space_.chunk_tokens = {best.choice.chunk_tokens};
-  }
+      : model_(model),
+        space_(space),
+        choice_(best.choice),
+        best_seconds_(best.solution.seconds_per_request) {}
 
   absl::Status Try(std::string what, const SearchSpace& space) {
-    const auto result = SearchBest(model_, space);
-    if (absl::IsResourceExhausted(result.status())) {
-      return absl::OkStatus();
-    }
+    const auto result = SearchNear(model_, space, choice_);
     RETURN_IF_ERROR(result.status());
     num_programs_ += result->num_programs;
     const double seconds = result->best.solution.seconds_per_request;
@@ -158,7 +157,8 @@ class Reliefs {
 
  private:
   const CostModel& model_;
-  SearchSpace space_;
+  const SearchSpace& space_;
+  const BlockChoice choice_;
   const double best_seconds_;
   std::vector<PlanRelief> found_;
   int64_t num_programs_ = 0;
@@ -226,7 +226,8 @@ const char* TierName(Tier tier) {
   return "unknown";
 }
 
-absl::StatusOr<Plan> MakePlan(const CostModel& model, const PlanOptions& options) {
+absl::StatusOr<Plan> MakePlan(const CostModel& cost_model, const PlanOptions& options) {
+  const ProgramCache model(cost_model);
   auto searched = SearchPolicy(model, options.space);
   if (!searched.ok()) {
     return WhatWouldFit(model, options.space, searched.status());

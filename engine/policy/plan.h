@@ -67,7 +67,7 @@ struct Plan {
   double prompt_tokens_per_s = 0.0;
   std::vector<PlanPhase> phases;
   std::vector<PlanTier> tiers;  // those that have rows
-  std::string binding;          // "decode waits for read (81 % of the time)"
+  std::string binding;          // "waits for read 81 %, compute 17 % of the time"
   // By tier: seconds of the job that one more GiB would save at this choice; 0 where it does not
   // bind.
   std::array<double, 3> seconds_per_gib = {};
@@ -79,7 +79,7 @@ struct Plan {
 // The same arguments give the same plan.
 // Errors: INVALID_ARGUMENT for what is out of range; RESOURCE_EXHAUSTED when nothing fits: which
 // tier lacks how much, and which type of weights, keys and values would fit.
-absl::StatusOr<Plan> MakePlan(const CostModel& model, const PlanOptions& options);
+absl::StatusOr<Plan> MakePlan(const CostModel& cost_model, const PlanOptions& options);
 
 const char* TierName(Tier tier);  // "device"
 

@@ -58,7 +58,8 @@ std::string PhaseText(const PlanPhase& phase) {
                                    lane.serial ? " (not hidden)" : ""));
     }
   }
-  return absl::StrCat(DurationText(phase.seconds), ": ", absl::StrJoin(lanes, ", "));
+  return absl::StrCat(phase.name, ", ", DurationText(phase.seconds), ": ",
+                      absl::StrJoin(lanes, ", "));
 }
 
 std::string MemoryText(const PlanTier& tier) {
@@ -121,7 +122,7 @@ std::string PlanText(const Plan& plan) {
                              DurationText(plan.seconds), plan.requests, plan.output_tokens_per_s,
                              plan.prompt_tokens_per_s, DurationText(plan.held_seconds)));
   for (const PlanPhase& phase : plan.phases) {
-    AppendLine(text, phase.name, PhaseText(phase));
+    AppendLine(text, "phase", PhaseText(phase));
   }
   for (const PlanTier& tier : plan.tiers) {
     AppendLine(text, TierName(tier.tier), MemoryText(tier));

@@ -20,13 +20,16 @@ constexpr size_t kMaxOfAKind = 16;  // of types and chunks
 constexpr double kEqual = 1e-7;
 // Bytes on disk likewise: a placement may leave some by rounding.
 constexpr double kEqualBytes = 1e-6;
+// Between batches, and between blocks, that are scanned.
+constexpr int64_t kBatchFactor = 4;
+constexpr int64_t kBlockFactor = 2;
 // Between two blocks of which one fits: the edge to 1/64 of their distance.
 constexpr int kBisections = 6;
 // Kinds that take so many times as long as the best one are not refined: that gains a few per cent.
 constexpr double kRefined = 1.5;
 // Starts of the refinement of one kind, and its steps, as factors.
-constexpr size_t kStarts = 3;
-constexpr double kSteps[] = {1.42, 1.19, 1.07, 1.02, 1.004};
+constexpr size_t kStarts = 2;
+constexpr double kSteps[] = {1.7, 1.3, 1.1, 1.03, 1.01};
 
 // What a choice is but for its sizes.
 struct Kind {
@@ -83,6 +86,19 @@ class Search {
     }
     times_.resize(kinds_.size());
     best_.resize(kinds_.size());
+  }
+
+  // Of one kind.
+  absl::StatusOr<SearchResult> RunNear(Sizes start) {
+    Refine(0, {{start, Seconds(0, start)}});
+    RETURN_IF_ERROR(fatal_);
+    if (best_[0].seconds == kInfinity) {
+      return NothingFits();
+    }
+    SearchResult result;
+    ASSIGN_OR_RETURN(result.best, LeastOnDisk(0));
+    result.num_programs = num_programs_;
+    return result;
   }
 
   absl::StatusOr<SearchResult> Run(bool with_alternatives) {
@@ -154,10 +170,10 @@ class Search {
     return known->second;
   }
 
-  // 1, 2, 4, ... times `first`, and `last`.
-  static std::vector<int64_t> Doubling(int64_t first, int64_t last) {
+  // `first`, each `factor` times the one before, and `last`.
+  static std::vector<int64_t> Series(int64_t first, int64_t last, int64_t factor) {
     std::vector<int64_t> values;
-    for (int64_t value = first; value < last; value *= 2) {
+    for (int64_t value = first; value < last; value *= factor) {
       values.push_back(value);
     }
     if (first <= last) {
@@ -171,8 +187,8 @@ class Search {
     const bool bounded = space_.deadline_seconds || space_.max_held_seconds;
     const int64_t most = space_.block_requests.value_or(space_.requests);
     std::vector<Sized> best;
-    for (const int64_t batch :
-         space_.batch_requests ? std::vector{*space_.batch_requests} : Doubling(1, most)) {
+    for (const int64_t batch : space_.batch_requests ? std::vector{*space_.batch_requests}
+                                                     : Series(1, most, kBatchFactor)) {
       const Sized of_batch = ScanBlocks(kind, batch, most, bounded);
       // Larger ones hold more, so they do not fit either; but they can be in time.
       if (of_batch.seconds == kInfinity && !bounded) {
@@ -188,12 +204,14 @@ class Search {
   Sized ScanBlocks(size_t kind, int64_t batch, int64_t most, bool bounded) {
     Sized best;
     Sized before;
-    for (const int64_t block :
-         space_.block_requests ? std::vector{*space_.block_requests} : Doubling(batch, most)) {
+    for (const int64_t block : space_.block_requests ? std::vector{*space_.block_requests}
+                                                     : Series(batch, most, kBlockFactor)) {
       const Sized now = {{block, batch}, Seconds(kind, {block, batch})};
       best = std::min(best, now, IsBetter);
       const bool edge = (now.seconds == kInfinity) != (before.seconds == kInfinity);
-      if (edge && before.sizes.batch == batch && block > batch) {
+      const bool is_best = std::max(before.seconds, now.seconds) == kInfinity &&
+                           std::min(before.seconds, now.seconds) <= best.seconds;
+      if (edge && is_best && before.sizes.batch == batch && block > batch) {
         best = std::min(best, Bisect(kind, before, now), IsBetter);
       }
       if (now.seconds == kInfinity && !bounded) {
@@ -526,6 +544,17 @@ absl::StatusOr<SearchResult> SearchPolicy(const CostModel& model, const SearchSp
 
 absl::StatusOr<SearchResult> SearchBest(const CostModel& model, const SearchSpace& space) {
   return SearchWith(model, space, false);
+}
+
+absl::StatusOr<SearchResult> SearchNear(const CostModel& model, const SearchSpace& space,
+                                        const BlockChoice& start) {
+  SearchSpace near = space;
+  near.weights = {start.weights};
+  near.kv = {start.kv};
+  near.chunk_tokens = {start.chunk_tokens};
+  near.host_attention = start.host_attention;
+  RETURN_IF_ERROR(near.Validate());
+  return Search(model, near).RunNear({start.block_requests, start.batch_requests});
 }
 
 }  // namespace nightshift

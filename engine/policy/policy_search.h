@@ -1,8 +1,9 @@
 // PolicySearch: the block, batch, types and placement of least time per request. Pure.
 //
 // Enumerates blocks, batches, prompt chunks, stored types and who attends; a linear program finds
-// the placement for each (placement_program.h). Blocks and batches are scanned in powers of 2, the
-// largest block that fits is bisected, and the best are refined in ever smaller steps.
+// the placement for each (placement_program.h). Blocks are scanned in powers of 2, batches in
+// powers of 4, the largest block that fits is bisected, and the best are refined in ever smaller
+// steps.
 //
 // Source: FlexGen (Sheng et al. 2023) section 4.3.
 #pragma once
@@ -73,6 +74,11 @@ absl::StatusOr<SearchResult> SearchPolicy(const CostModel& model, const SearchSp
 
 // Without alternatives.
 absl::StatusOr<SearchResult> SearchBest(const CostModel& model, const SearchSpace& space);
+
+// Only what refining `start` leads to: for a space that differs little from one for which `start`
+// is best. `start` is of the space.
+absl::StatusOr<SearchResult> SearchNear(const CostModel& model, const SearchSpace& space,
+                                        const BlockChoice& start);
 
 // The program of a choice within the space: fixed shares, bounds, margin, what ifs.
 absl::StatusOr<PlacementProgram> ProgramOf(const CostModel& model, const SearchSpace& space,
