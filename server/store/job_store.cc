@@ -7,10 +7,12 @@ bool IsTerminal(JobState state) {
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
+    case JobState::kExpired:
       return true;
     case JobState::kReceiving:
     case JobState::kQueued:
     case JobState::kRunning:
+    case JobState::kPaused:
     case JobState::kCancelling:
       return false;
   }

@@ -27,10 +27,12 @@ enum class JobState : uint8_t {
   kReceiving = 0,
   kQueued = 1,
   kRunning = 3,
-  kCancelling = 5,
+  kPaused = 4,
+  kCancelling = 5,  // its rows are being ended; it becomes end_state
   kSucceeded = 6,
   kFailed = 7,
   kCancelled = 8,
+  kExpired = 9,
 };
 bool IsTerminal(JobState state);
 
@@ -39,7 +41,8 @@ enum class RowState : uint8_t {
   kRunning = 1,
   kSucceeded = 2,
   kFailed = 3,
-  kCancelled = 4
+  kCancelled = 4,
+  kExpired = 6,  // 5 is a store's own
 };
 
 struct RowCounts {
@@ -49,6 +52,7 @@ struct RowCounts {
   int64_t succeeded = 0;
   int64_t failed = 0;
   int64_t cancelled = 0;
+  int64_t expired = 0;
 };
 
 struct JobRecord {
@@ -62,14 +66,18 @@ struct JobRecord {
   int32_t priority = 2;
   int32_t input_format = 0;  // nightshift.v1.InputFormat
   std::string input_file;    // relative to the state directory; empty for none
+  std::string retry_of;      // id of the job whose failed rows these are; empty for none
   JobState state = JobState::kReceiving;
+  JobState end_state = JobState::kCancelled;  // of a kCancelling job: what it becomes
   RowCounts counts;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
   int64_t last_seq = 0;
   int64_t create_time_us = 0;  // wall clock
+  int64_t expire_time_us = 0;  // 0: never
   int64_t start_time_us = 0;   // 0: not yet
   int64_t end_time_us = 0;     // 0: not yet
+  bool purged = false;         // its input, rows and results are gone
   std::string error;           // serialised google.rpc.Status of a FAILED job
   std::string report;          // opaque, as given to SaveReports; empty for none
 };
@@ -97,7 +105,7 @@ struct ClaimedRow {
 struct FinishedRow {
   std::string job_id;
   int64_t index = 0;
-  RowState outcome = RowState::kSucceeded;  // kSucceeded, kFailed or kCancelled
+  RowState outcome = RowState::kSucceeded;  // a terminal one
   std::string body;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
@@ -117,11 +125,20 @@ struct JobReport {
 
 struct StoredResult {
   int64_t seq = 0;
+  int64_t index = 0;  // of its row
   std::string body;
+};
+
+// Where a row lies in the job's input.
+struct StoredRow {
+  int64_t index = 0;
+  int64_t offset = 0;
+  int64_t length = 0;
 };
 
 struct JobFilter {
   std::optional<JobState> state;
+  int64_t from_create_time_us = 0;
   // Page position: jobs strictly older than (create_time_us, id) in newest-first order.
   int64_t before_create_time_us = INT64_MAX;
   std::string before_id;
@@ -145,16 +162,24 @@ class JobStore {
   // Moves the log into the database between commits, when there is enough of it.
   virtual absl::Status Checkpoint() = 0;
 
-  // Inserts a job in kReceiving; its state, counts, sums, last_seq and start, end, error and report
-  // are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
+  // Inserts a job in kReceiving; its states, counts, sums, last_seq and start, end, error, purged and
+  // report are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
   virtual absl::Status InsertJob(const JobRecord& job) = 0;
   // Appends rows to a kReceiving job, their indices continuing those before (INTERNAL otherwise);
   // rows with error_body are published at once. FAILED_PRECONDITION in another state.
   virtual absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) = 0;
   // kReceiving -> kQueued, or kSucceeded when no row is left to run.
   virtual absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) = 0;
-  // Deletes a job and its rows and results (a refused or broken upload).
+  // From here on the job, its rows and its results are gone for every call, and its id and
+  // request_id are free. In any state. PurgeDeleted frees the space. Its input file is the caller's
+  // to remove, after the commit.
   virtual absl::Status DeleteJob(const std::string& job_id) = 0;
+  // Forgets input, rows and results of a terminal job, whose record stays. Nothing for a job that
+  // is not terminal or was purged.
+  virtual absl::Status PurgeResults(const std::string& job_id) = 0;
+  // Frees about `max_rows` rows and results of deleted and purged jobs: one step, so that other
+  // writes come between. False when nothing is left to free.
+  virtual absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) = 0;
 
   // Takes up to `limit` pending rows of the job, those given back first, each in index order,
   // raising their attempts durably. The first claim makes the job kRunning. Nothing for a job that
@@ -164,7 +189,7 @@ class JobStore {
   // Publishes results with dense sequence numbers, counters and state in this transaction. A row
   // that is terminal already keeps its first result: the later one is dropped and counted in the
   // return value, as are rows of jobs that are gone. When the last row ends the job becomes
-  // kSucceeded, or if it was kCancelling kCancelled, or kFailed after FailJob.
+  // kSucceeded, or if it was kCancelling its end_state.
   virtual absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) = 0;
   // Keeps what running rows have generated so far, in place of what was kept before. Rows that do
   // not run are skipped.
@@ -175,16 +200,25 @@ class JobStore {
   // Gives claimed rows back (suspended, drained); an attempt that was no fault is not counted.
   // Empty progress keeps what was saved before. Rows that do not run are skipped.
   virtual absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) = 0;
-  // kQueued or kRunning -> kCancelling. Idempotent for kCancelling and kCancelled;
-  // FAILED_PRECONDITION for other terminal states.
+  // kQueued or kRunning -> kPaused: no row of it is claimed. Idempotent for kPaused;
+  // FAILED_PRECONDITION for jobs that end or have ended.
+  virtual absl::Status PauseJob(const std::string& job_id) = 0;
+  // kPaused -> kQueued, or kRunning if it had begun. Idempotent for kQueued and kRunning;
+  // FAILED_PRECONDITION for jobs that end or have ended.
+  virtual absl::Status ResumeJob(const std::string& job_id) = 0;
+  // kQueued, kRunning or kPaused -> kCancelling. Idempotent for kCancelling (also when it ends for
+  // another reason) and kCancelled; FAILED_PRECONDITION for other terminal states.
   virtual absl::Status RequestCancel(const std::string& job_id) = 0;
+  // Begins to end every job whose expire time has come as kExpired, as FailJob does: kQueued,
+  // kRunning or kPaused -> kCancelling. Returns their ids.
+  virtual absl::StatusOr<std::vector<std::string>> ExpireJobs(int64_t now_us) = 0;
   // Begins to end the job as kFailed with this error: it is kCancelling until results of its
   // unfinished rows are published (NextUnfinished lists them), then kFailed. At once when no row is
-  // left. Nothing for a job that is kCancelling or terminal already.
+  // left. Nothing for a job that is kPaused, kCancelling or terminal.
   virtual absl::Status FailJob(const std::string& job_id, const std::string& error,
                                int64_t now_us) = 0;
   // After a restart: every row that was running is pending again, without counting the attempt;
-  // kReceiving jobs are deleted. Returns the input files that belong to no job any more.
+  // kReceiving jobs are deleted, as DeleteJob does. Returns their input files.
   virtual absl::StatusOr<std::vector<std::string>> Recover() = 0;
 
   // --- reading: any thread; jobs in kReceiving are seen by FindSubmission and InputFiles only ---
@@ -200,10 +234,21 @@ class JobStore {
   virtual absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                                 int64_t after_seq,
                                                                 int64_t max_bytes) = 0;
+  // The same in the order of rows: results of the rows from first_index on, up to the first that
+  // has none.
+  virtual absl::StatusOr<std::vector<StoredResult>> ReadResultsInInputOrder(
+      const std::string& job_id, int64_t first_index, int64_t max_bytes) = 0;
+  // Up to `limit` rows from first_index on, in order.
+  virtual absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id,
+                                                          int64_t first_index, int64_t limit) = 0;
+  // Ids of terminal jobs that ended before `end_time_us`, the oldest first; `purged` as asked.
+  virtual absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
+                                                               int64_t limit) = 0;
   // Up to `limit` rows that have no result yet and are not running; those given back first.
   virtual absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
                                                                  int64_t limit) = 0;
-  // Input files of all jobs: what must stay when stray files are swept.
+  // Input files of all jobs, but for those that were purged: what must stay when stray files are
+  // swept.
   virtual absl::StatusOr<std::vector<std::string>> InputFiles() = 0;
   virtual std::string description() const = 0;  // "sqlite 3.40.1"
 };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 #include "server/store/sqlite_schema.h"
@@ -165,10 +166,12 @@ absl::Status SqliteJobStore::Checkpoint() {
   if (log_pages_ < checkpoint_at_pages_) {
     return absl::OkStatus();
   }
+  Failpoint("checkpoint_begun");
   // A reader may keep the log from beginning anew: do not try again at each commit.
   checkpoint_at_pages_ = log_pages_ + kCheckpointPages;
   const int code = sqlite3_wal_checkpoint_v2(connection_->handle(), nullptr,
                                              SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  Failpoint("checkpoint_ended");
   if (code == SQLITE_OK || code == SQLITE_BUSY) {
     return absl::OkStatus();
   }
@@ -192,6 +195,14 @@ absl::Status SqliteJobStore::DeleteJob(const std::string& job_id) {
   return writer_.DeleteJob(job_id);
 }
 
+absl::Status SqliteJobStore::PurgeResults(const std::string& job_id) {
+  return writer_.PurgeResults(job_id);
+}
+
+absl::StatusOr<bool> SqliteJobStore::PurgeDeleted(int64_t max_rows) {
+  return writer_.PurgeDeleted(max_rows);
+}
+
 absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::Claim(const std::string& job_id,
                                                               int64_t limit, int64_t now_us) {
   return writer_.Claim(job_id, limit, now_us);
@@ -212,6 +223,18 @@ absl::Status SqliteJobStore::SaveReports(const std::vector<JobReport>& reports) 
 
 absl::Status SqliteJobStore::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   return writer_.Unclaim(rows, count_attempt);
+}
+
+absl::Status SqliteJobStore::PauseJob(const std::string& job_id) {
+  return writer_.PauseJob(job_id);
+}
+
+absl::Status SqliteJobStore::ResumeJob(const std::string& job_id) {
+  return writer_.ResumeJob(job_id);
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteJobStore::ExpireJobs(int64_t now_us) {
+  return writer_.ExpireJobs(now_us);
 }
 
 absl::Status SqliteJobStore::RequestCancel(const std::string& job_id) {
@@ -282,6 +305,26 @@ absl::StatusOr<std::vector<StoredResult>> SqliteJobStore::ReadResults(const std:
       [&](SqliteReader& reader) { return reader.ReadResults(job_id, after_seq, max_bytes); });
 }
 
+absl::StatusOr<std::vector<StoredResult>> SqliteJobStore::ReadResultsInInputOrder(
+    const std::string& job_id, int64_t first_index, int64_t max_bytes) {
+  return ReadWith([&](SqliteReader& reader) {
+    return reader.ReadResultsInInputOrder(job_id, first_index, max_bytes);
+  });
+}
+
+absl::StatusOr<std::vector<StoredRow>> SqliteJobStore::ReadRows(const std::string& job_id,
+                                                                int64_t first_index,
+                                                                int64_t limit) {
+  return ReadWith(
+      [&](SqliteReader& reader) { return reader.ReadRows(job_id, first_index, limit); });
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteJobStore::EndedBefore(int64_t end_time_us,
+                                                                     bool purged, int64_t limit) {
+  return ReadWith(
+      [&](SqliteReader& reader) { return reader.EndedBefore(end_time_us, purged, limit); });
+}
+
 absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::NextUnfinished(const std::string& job_id,
                                                                        int64_t limit) {
   return ReadWith([&](SqliteReader& reader) -> absl::StatusOr<std::vector<ClaimedRow>> {
@@ -292,6 +335,33 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::NextUnfinished(const std
 
 absl::StatusOr<std::vector<std::string>> SqliteJobStore::InputFiles() {
   return ReadWith([](SqliteReader& reader) { return reader.InputFiles(); });
+}
+
+absl::Status SqliteJobStore::Backup(const std::string& target_path) {
+  const int fd = open(target_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return errno == EEXIST
+               ? absl::AlreadyExistsError(absl::StrCat("backup ", target_path, " exists"))
+               : absl::FailedPreconditionError(
+                     absl::StrCat("create backup ", target_path, ": ", strerror(errno)));
+  }
+  close(fd);
+  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> source,
+                   SqliteConnection::Open(path_, /*read_only=*/true));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> target,
+                   SqliteConnection::Open(target_path, /*read_only=*/false));
+  sqlite3_backup* const backup =
+      sqlite3_backup_init(target->handle(), "main", source->handle(), "main");
+  if (backup == nullptr) {
+    return target->StatusOf(sqlite3_errcode(target->handle()), "begin backup");
+  }
+  // All pages in one step: one snapshot, whatever is written meanwhile.
+  const int copied = sqlite3_backup_step(backup, -1);
+  const int finished = sqlite3_backup_finish(backup);
+  if (copied != SQLITE_DONE || finished != SQLITE_OK) {
+    return target->StatusOf(copied != SQLITE_DONE ? copied : finished, "copy to backup");
+  }
+  return absl::OkStatus();
 }
 
 std::string SqliteJobStore::description() const {

@@ -47,13 +47,18 @@ class SqliteJobStore : public JobStore {
   absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) override;
   absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) override;
   absl::Status DeleteJob(const std::string& job_id) override;
+  absl::Status PurgeResults(const std::string& job_id) override;
+  absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
   absl::Status SaveProgress(const std::vector<RowProgress>& rows) override;
   absl::Status SaveReports(const std::vector<JobReport>& reports) override;
   absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) override;
+  absl::Status PauseJob(const std::string& job_id) override;
+  absl::Status ResumeJob(const std::string& job_id) override;
   absl::Status RequestCancel(const std::string& job_id) override;
+  absl::StatusOr<std::vector<std::string>> ExpireJobs(int64_t now_us) override;
   absl::Status FailJob(const std::string& job_id, const std::string& error,
                        int64_t now_us) override;
   absl::StatusOr<std::vector<std::string>> Recover() override;
@@ -66,10 +71,21 @@ class SqliteJobStore : public JobStore {
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq,
                                                         int64_t max_bytes) override;
+  absl::StatusOr<std::vector<StoredResult>> ReadResultsInInputOrder(const std::string& job_id,
+                                                                    int64_t first_index,
+                                                                    int64_t max_bytes) override;
+  absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id, int64_t first_index,
+                                                  int64_t limit) override;
+  absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
+                                                       int64_t limit) override;
   absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
                                                          int64_t limit) override;
   absl::StatusOr<std::vector<std::string>> InputFiles() override;
   std::string description() const override;
+
+  // Writes a copy of what is committed now to a new file, which Open can open. Any thread; the log
+  // is not emptied meanwhile. Errors: ALREADY_EXISTS (the file), RESOURCE_EXHAUSTED (disk full).
+  absl::Status Backup(const std::string& target_path);
 
  private:
   // A read-only connection with its queries.

@@ -17,7 +17,8 @@ constexpr char kJobColumns[] =
     "SELECT number, next_index, id, uid, tenant, request_id, fingerprint, model, spec, spec_crc,"
     " priority, input_format, input_file, state, total, pending, running, succeeded, failed,"
     " cancelled, prompt_tokens, output_tokens, last_seq, create_time_us, start_time_us,"
-    " end_time_us, error, error_crc, report, report_crc FROM jobs ";
+    " end_time_us, error, error_crc, report, report_crc, end_state, expired, expire_time_us,"
+    " retry_of, purged FROM jobs ";
 
 // Reads the row that kJobColumns selected. DATA_LOSS when the job fails its checksum.
 absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
@@ -56,6 +57,11 @@ absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
   const int64_t error_crc = number();
   job.report = bytes();
   const int64_t report_crc = number();
+  job.end_state = static_cast<JobState>(number());
+  job.counts.expired = number();
+  job.expire_time_us = number();
+  job.retry_of = bytes();
+  job.purged = number() != 0;
   if (BodyCrc(job.spec) != spec_crc || BodyCrc(job.error) != error_crc) {
     return absl::DataLossError(
         absl::StrCat("the stored record of job ", job.id,
@@ -84,11 +90,16 @@ absl::StatusOr<JobRow> SqliteReader::FindJob(const std::string& job_id) {
   return ReadJobRow(statement);
 }
 
-absl::StatusOr<JobRecord> SqliteReader::GetJob(const std::string& job_id) {
+absl::StatusOr<JobRow> SqliteReader::FindVisibleJob(const std::string& job_id) {
   ASSIGN_OR_RETURN(JobRow row, FindJob(job_id));
   if (row.record.state == JobState::kReceiving) {
     return absl::NotFoundError(absl::StrCat("job ", job_id, " does not exist"));
   }
+  return row;
+}
+
+absl::StatusOr<JobRecord> SqliteReader::GetJob(const std::string& job_id) {
+  ASSIGN_OR_RETURN(JobRow row, FindVisibleJob(job_id));
   return std::move(row.record);
 }
 
@@ -110,9 +121,11 @@ absl::StatusOr<std::vector<JobRecord>> SqliteReader::ListJobs(const JobFilter& f
   const std::string by_state = filter.state.has_value() ? "AND state = ? " : "";
   ASSIGN_OR_RETURN(SqliteStatement statement,
                    connection_.Prepare(absl::StrCat(
-                       kJobColumns, "WHERE (create_time_us, id) < (?, ?) AND state <> 0 ", by_state,
+                       kJobColumns, "WHERE (create_time_us, id) < (?, ?) AND create_time_us >= ?"
+                       " AND state BETWEEN 1 AND 9 ", by_state,
                        "ORDER BY create_time_us DESC, id DESC LIMIT ?")));
   statement.Bind(filter.before_create_time_us).Bind(filter.before_id);
+  statement.Bind(filter.from_create_time_us);
   if (filter.state.has_value()) {
     statement.Bind(static_cast<int64_t>(*filter.state));
   }
@@ -148,17 +161,14 @@ absl::StatusOr<std::vector<JobRecord>> SqliteReader::ReadJobs(SqliteStatement& s
 absl::StatusOr<std::vector<StoredResult>> SqliteReader::ReadResults(const std::string& job_id,
                                                                     int64_t after_seq,
                                                                     int64_t max_bytes) {
-  ASSIGN_OR_RETURN(const JobRow job, FindJob(job_id));
-  if (job.record.state == JobState::kReceiving) {
-    return absl::NotFoundError(absl::StrCat("job ", job_id, " does not exist"));
-  }
+  ASSIGN_OR_RETURN(const JobRow job, FindVisibleJob(job_id));
   std::vector<StoredResult> results;
-  if (after_seq >= job.record.last_seq) {
+  if (job.record.purged || after_seq >= job.record.last_seq) {
     return results;
   }
   const int64_t base = job.number * kMaxResultsPerJob;
   ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("SELECT key, body, crc FROM results"
+                   connection_.Prepare("SELECT key, body, crc, idx FROM results"
                                        " WHERE key > ? AND key <= ? ORDER BY key"));
   statement.Bind(base + after_seq).Bind(base + job.record.last_seq);
   int64_t bytes = 0;
@@ -170,7 +180,9 @@ absl::StatusOr<std::vector<StoredResult>> SqliteReader::ReadResults(const std::s
     }
     StoredResult result;
     if (has_row) {
-      result = {.seq = statement.Int64(0) - base, .body = statement.Bytes(1)};
+      result = {.seq = statement.Int64(0) - base,
+                .index = statement.Int64(3),
+                .body = statement.Bytes(1)};
     }
     if (result.seq != expected_seq || BodyCrc(result.body) != statement.Int64(2)) {
       if (!results.empty()) {
@@ -186,6 +198,84 @@ absl::StatusOr<std::vector<StoredResult>> SqliteReader::ReadResults(const std::s
     ++expected_seq;
   }
   return results;
+}
+
+absl::StatusOr<std::vector<StoredResult>> SqliteReader::ReadResultsInInputOrder(
+    const std::string& job_id, int64_t first_index, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(const JobRow job, FindVisibleJob(job_id));
+  std::vector<StoredResult> results;
+  if (job.record.purged) {
+    return results;
+  }
+  const int64_t base = job.number * kMaxResultsPerJob;
+  ASSIGN_OR_RETURN(SqliteStatement rows,
+                   connection_.Prepare("SELECT idx, seq FROM rows WHERE job = ? AND idx >= ?"
+                                       " ORDER BY idx"));
+  ASSIGN_OR_RETURN(SqliteStatement result,
+                   connection_.Prepare("SELECT body, crc, idx FROM results WHERE key = ?"));
+  rows.Bind(job.number).Bind(first_index);
+  int64_t bytes = 0;
+  while (bytes < max_bytes) {
+    ASSIGN_OR_RETURN(const bool has_row, rows.Step());
+    if (!has_row || rows.Int64(1) == 0) {
+      break;
+    }
+    StoredResult stored = {.seq = rows.Int64(1), .index = rows.Int64(0), .body = {}};
+    result.Reset();
+    ASSIGN_OR_RETURN(const bool found, result.Bind(base + stored.seq).Step());
+    if (found) {
+      stored.body = result.Bytes(0);
+    }
+    if (!found || BodyCrc(stored.body) != result.Int64(1) || result.Int64(2) != stored.index) {
+      if (!results.empty()) {
+        break;  // what is whole is served; the next read begins with the damaged one
+      }
+      return absl::DataLossError(absl::StrCat(
+          "the result of row ", stored.index, " of job ", job_id,
+          " is missing or fails its checksum; skip it by reading after ", stored.index + 1));
+    }
+    bytes += static_cast<int64_t>(stored.body.size());
+    results.push_back(std::move(stored));
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string& job_id,
+                                                              int64_t first_index, int64_t limit) {
+  ASSIGN_OR_RETURN(const JobRow job, FindVisibleJob(job_id));
+  std::vector<StoredRow> rows;
+  if (job.record.purged) {
+    return rows;
+  }
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("SELECT idx, offset, length FROM rows WHERE job = ?"
+                                       " AND idx >= ? ORDER BY idx LIMIT ?"));
+  statement.Bind(job.number).Bind(first_index).Bind(limit);
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool has_row, statement.Step());
+    if (!has_row) {
+      return rows;
+    }
+    rows.push_back({.index = statement.Int64(0),
+                    .offset = statement.Int64(1),
+                    .length = statement.Int64(2)});
+  }
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteReader::EndedBefore(int64_t end_time_us, bool purged,
+                                                                   int64_t limit) {
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("SELECT id FROM jobs WHERE purged = ? AND end_time_us > 0"
+                                       " AND end_time_us < ? ORDER BY end_time_us LIMIT ?"));
+  statement.Bind(int64_t{purged ? 1 : 0}).Bind(end_time_us).Bind(limit);
+  std::vector<std::string> ids;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool has_row, statement.Step());
+    if (!has_row) {
+      return ids;
+    }
+    ids.push_back(statement.Bytes(0));
+  }
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& job,

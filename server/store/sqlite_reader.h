@@ -39,11 +39,20 @@ class SqliteReader {
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs();
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq, int64_t max_bytes);
+  absl::StatusOr<std::vector<StoredResult>> ReadResultsInInputOrder(const std::string& job_id,
+                                                                    int64_t first_index,
+                                                                    int64_t max_bytes);
+  absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id, int64_t first_index,
+                                                  int64_t limit);
+  absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
+                                                       int64_t limit);
   // Rows given back, then fresh ones, with the attempts they have had and their progress.
   absl::StatusOr<std::vector<ClaimedRow>> PendingRows(const JobRow& job, int64_t limit);
   absl::StatusOr<std::vector<std::string>> InputFiles();
 
  private:
+  // In any state but kReceiving.
+  absl::StatusOr<JobRow> FindVisibleJob(const std::string& job_id);
   // Reads on; a job that fails its checksum is logged and left out.
   absl::StatusOr<std::vector<JobRecord>> ReadJobs(SqliteStatement& statement);
   absl::Status AppendPendingRows(SqliteStatement& statement, const std::string& job_id,

@@ -5,6 +5,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/failpoint.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -13,7 +14,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 2> kVersions = {R"sql(
+constexpr std::array<const char*, 3> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -72,6 +73,24 @@ constexpr std::array<const char*, 2> kVersions = {R"sql(
                                                   R"sql(
   ALTER TABLE jobs ADD COLUMN report BLOB NOT NULL DEFAULT x'';
   ALTER TABLE jobs ADD COLUMN report_crc INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                                  R"sql(
+  ALTER TABLE jobs ADD COLUMN end_state INTEGER NOT NULL DEFAULT 8;
+  UPDATE jobs SET end_state = 7 WHERE state = 5 AND error <> x'';
+  ALTER TABLE jobs ADD COLUMN expired INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN expire_time_us INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN retry_of TEXT NOT NULL DEFAULT '';
+  ALTER TABLE jobs ADD COLUMN purged INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN purging INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX jobs_purging ON jobs(number) WHERE purging <> 0;
+  CREATE INDEX jobs_ended ON jobs(purged, end_time_us) WHERE end_time_us > 0;
+  ALTER TABLE rows ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX results_by_row ON results(key >> 40, idx);
+  UPDATE rows SET seq = (SELECT key & 1099511627775 FROM results
+                         WHERE key >> 40 = rows.job AND results.idx = rows.idx)
+    WHERE state IN (2, 3, 4) AND EXISTS (SELECT 1 FROM results
+                                         WHERE key >> 40 = rows.job AND results.idx = rows.idx);
+  DROP INDEX results_by_row;
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,
@@ -121,6 +140,7 @@ absl::Status Migrate(SqliteConnection& connection) {
     RETURN_IF_ERROR(connection.Execute(absl::StrCat(
         "BEGIN IMMEDIATE;", kVersions[static_cast<size_t>(next)],
         "PRAGMA application_id=", kApplicationId, ";PRAGMA user_version=", next + 1, ";COMMIT")));
+    Failpoint("migration_step");
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,13 @@ inline constexpr int64_t kMaxJobNumber = (int64_t{1} << 23) - 1;
 // index entry while they wait, and a claim touches nothing else.
 inline constexpr int64_t kRowReturned = 5;
 
+// What jobs.state holds of a deleted job whose rows are not freed yet; its id is made unusable. A
+// result's place is kept with its row too (rows.seq, 0 for none), for reading in input order.
+inline constexpr int64_t kJobDeleted = 10;
+// What jobs.purging holds: whether the record goes once rows and results are freed.
+inline constexpr int64_t kPurgeResults = 1;
+inline constexpr int64_t kPurgeJob = 2;
+
 // Sets WAL, synchronous=FULL and no automatic checkpoint on the writer's connection and reads each
 // back. Source: sqlite.org/wal.html (the WAL-reset bug of 3.7.0 to 3.51.2 is why only the writer
 // checkpoints).

@@ -24,12 +24,18 @@ void EndIfDone(JobRecord& job, int64_t now_us) {
   if (job.counts.pending + job.counts.running > 0 || IsTerminal(job.state)) {
     return;
   }
-  if (job.state == JobState::kCancelling) {
-    job.state = job.error.empty() ? JobState::kCancelled : JobState::kFailed;
-  } else {
-    job.state = JobState::kSucceeded;
-  }
+  job.state = job.state == JobState::kCancelling ? job.end_state : JobState::kSucceeded;
   job.end_time_us = now_us;
+}
+
+absl::Status NoSuchJob(const std::string& job_id) {
+  return absl::NotFoundError(absl::StrCat("job ", job_id, " does not exist"));
+}
+
+absl::Status HasEnded(const JobRecord& job, absl::string_view tried) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", job.id, job.state == JobState::kCancelling ? " is ending" : " has ended",
+      "; it cannot be ", tried));
 }
 
 void CountOutcome(RowCounts& counts, RowState outcome) {
@@ -39,6 +45,9 @@ void CountOutcome(RowCounts& counts, RowState outcome) {
       break;
     case RowState::kFailed:
       ++counts.failed;
+      break;
+    case RowState::kExpired:
+      ++counts.expired;
       break;
     default:
       ++counts.cancelled;
@@ -59,12 +68,14 @@ absl::Status SqliteWriter::InsertJob(const JobRecord& job) {
   ASSIGN_OR_RETURN(
       SqliteStatement statement,
       connection_.Prepare("INSERT INTO jobs(id, uid, tenant, request_id, fingerprint, model, spec,"
-                          " spec_crc, priority, input_format, input_file, state, create_time_us)"
-                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)"));
+                          " spec_crc, priority, input_format, input_file, state, create_time_us,"
+                          " expire_time_us, retry_of)"
+                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)"));
   statement.Bind(job.id).Bind(job.uid).Bind(job.tenant).Bind(job.request_id);
   statement.BindBlob(job.fingerprint).Bind(job.model).BindBlob(job.spec).Bind(BodyCrc(job.spec));
   statement.Bind(int64_t{job.priority}).Bind(int64_t{job.input_format}).Bind(job.input_file);
-  const absl::Status status = statement.Bind(job.create_time_us).Run();
+  statement.Bind(job.create_time_us).Bind(job.expire_time_us);
+  const absl::Status status = statement.Bind(job.retry_of).Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::StrCat("job ", job.id, " or request_id ", job.request_id,
                                                  " of tenant ", job.tenant, " exists"));
@@ -84,8 +95,8 @@ absl::Status SqliteWriter::InsertRows(const std::string& job_id, const std::vect
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " takes no more rows"));
   }
   ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("INSERT INTO rows(job, idx, offset, length, line, state)"
-                                       " VALUES(?, ?, ?, ?, ?, ?)"));
+                   connection_.Prepare("INSERT INTO rows(job, idx, offset, length, line, state, seq)"
+                                       " VALUES(?, ?, ?, ?, ?, ?, ?)"));
   RowCounts& counts = job.record.counts;
   for (const NewRow& row : rows) {
     if (row.index != counts.total || counts.total + 1 >= kMaxResultsPerJob) {
@@ -94,7 +105,9 @@ absl::Status SqliteWriter::InsertRows(const std::string& job_id, const std::vect
     }
     const RowState state = row.error_body.has_value() ? RowState::kFailed : RowState::kPending;
     statement.Bind(job.number).Bind(row.index).Bind(row.offset).Bind(row.length).Bind(row.line);
-    RETURN_IF_ERROR(statement.Bind(static_cast<int64_t>(state)).Run());
+    statement.Bind(static_cast<int64_t>(state));
+    const bool has_result = row.error_body.has_value();
+    RETURN_IF_ERROR(statement.Bind(has_result ? job.record.last_seq + 1 : 0).Run());
     ++counts.total;
     if (row.error_body.has_value()) {
       ++counts.failed;
@@ -119,16 +132,69 @@ absl::Status SqliteWriter::FinishReceiving(const std::string& job_id, int64_t no
 
 absl::Status SqliteWriter::DeleteJob(const std::string& job_id) {
   ASSIGN_OR_RETURN(const JobRow job, reader_.FindJob(job_id));
-  return DeleteEverythingOf(job);
+  return Hide(job);
 }
 
-absl::Status SqliteWriter::DeleteEverythingOf(const JobRow& job) {
-  const int64_t base = job.number * kMaxResultsPerJob;
-  RETURN_IF_ERROR(
-      Run("DELETE FROM results WHERE key > ? AND key < ?", {base, base + kMaxResultsPerJob}));
-  RETURN_IF_ERROR(Run("DELETE FROM progress WHERE job = ?", {job.number}));
-  RETURN_IF_ERROR(Run("DELETE FROM rows WHERE job = ?", {job.number}));
-  return Run("DELETE FROM jobs WHERE number = ?", {job.number});
+absl::Status SqliteWriter::Hide(const JobRow& job) {
+  // An id that no call can name: ids have no '~'.
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("UPDATE jobs SET id = ?, request_id = '', input_file = '',"
+                                       " state = ?, end_time_us = 0, purging = ? WHERE number = ?"));
+  statement.Bind(absl::StrCat("~", job.number)).Bind(kJobDeleted).Bind(kPurgeJob);
+  return statement.Bind(job.number).Run();
+}
+
+absl::Status SqliteWriter::PurgeResults(const std::string& job_id) {
+  ASSIGN_OR_RETURN(const JobRow job, reader_.FindJob(job_id));
+  if (!IsTerminal(job.record.state) || job.record.purged) {
+    return absl::OkStatus();
+  }
+  return Run("UPDATE jobs SET input_file = '', purged = 1, purging = ? WHERE number = ?",
+             {kPurgeResults, job.number});
+}
+
+absl::StatusOr<bool> SqliteWriter::PurgeDeleted(int64_t max_rows) {
+  int64_t number = kNoRow;
+  int64_t purging = 0;
+  {
+    ASSIGN_OR_RETURN(SqliteStatement next,
+                     connection_.Prepare("SELECT number, purging FROM jobs INDEXED BY jobs_purging"
+                                         " WHERE purging <> 0 ORDER BY number LIMIT 1"));
+    ASSIGN_OR_RETURN(const bool found, next.Step());
+    if (!found) {
+      return false;
+    }
+    number = next.Int64(0);
+    purging = next.Int64(1);
+  }
+  const int64_t base = number * kMaxResultsPerJob;
+  ASSIGN_OR_RETURN(
+      int64_t freed,
+      RunAndCount("DELETE FROM results WHERE key IN (SELECT key FROM results WHERE key > ?"
+                  " AND key < ? ORDER BY key LIMIT ?)",
+                  {base, base + kMaxResultsPerJob, max_rows}));
+  for (const char* table : {"progress", "rows"}) {
+    ASSIGN_OR_RETURN(const int64_t more,
+                     RunAndCount(absl::StrCat("DELETE FROM ", table,
+                                              " WHERE job = ?1 AND idx <= (SELECT max(idx) FROM"
+                                              " (SELECT idx FROM ",
+                                              table, " WHERE job = ?1 ORDER BY idx LIMIT ?2))"),
+                                 {number, max_rows}));
+    freed = std::max(freed, more);
+  }
+  if (freed >= max_rows) {
+    return true;
+  }
+  RETURN_IF_ERROR(purging == kPurgeJob
+                      ? Run("DELETE FROM jobs WHERE number = ?", {number})
+                      : Run("UPDATE jobs SET purging = 0 WHERE number = ?", {number}));
+  return true;
+}
+
+absl::StatusOr<int64_t> SqliteWriter::RunAndCount(const std::string& sql,
+                                                  std::initializer_list<int64_t> parameters) {
+  RETURN_IF_ERROR(Run(sql, parameters));
+  return connection_.num_changed();
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& job_id,
@@ -190,8 +256,9 @@ absl::StatusOr<bool> SqliteWriter::PublishRow(JobRow& job, const FinishedRow& ro
   if (!running && !IsPending(state)) {
     return false;
   }
-  RETURN_IF_ERROR(Run("UPDATE rows SET state = ? WHERE job = ? AND idx = ?",
-                      {static_cast<int64_t>(row.outcome), job.number, row.index}));
+  RETURN_IF_ERROR(Run(
+      "UPDATE rows SET state = ?, seq = ? WHERE job = ? AND idx = ?",
+      {static_cast<int64_t>(row.outcome), job.record.last_seq + 1, job.number, row.index}));
   RETURN_IF_ERROR(Run("DELETE FROM progress WHERE job = ? AND idx = ?", {job.number, row.index}));
   RowCounts& counts = job.record.counts;
   --(running ? counts.running : counts.pending);
@@ -268,22 +335,72 @@ absl::Status SqliteWriter::Unclaim(const std::vector<RowProgress>& rows, bool co
   return absl::OkStatus();
 }
 
+absl::Status SqliteWriter::PauseJob(const std::string& job_id) {
+  ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
+  switch (job.record.state) {
+    case JobState::kQueued:
+    case JobState::kRunning:
+      job.record.state = JobState::kPaused;
+      return Save(job);
+    case JobState::kPaused:
+      return absl::OkStatus();
+    case JobState::kReceiving:
+      return NoSuchJob(job_id);
+    default:
+      return HasEnded(job.record, "paused");
+  }
+}
+
+absl::Status SqliteWriter::ResumeJob(const std::string& job_id) {
+  ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
+  switch (job.record.state) {
+    case JobState::kPaused:
+      job.record.state =
+          job.record.start_time_us == 0 ? JobState::kQueued : JobState::kRunning;
+      return Save(job);
+    case JobState::kQueued:
+    case JobState::kRunning:
+      return absl::OkStatus();
+    case JobState::kReceiving:
+      return NoSuchJob(job_id);
+    default:
+      return HasEnded(job.record, "resumed");
+  }
+}
+
 absl::Status SqliteWriter::RequestCancel(const std::string& job_id) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
   switch (job.record.state) {
     case JobState::kQueued:
     case JobState::kRunning:
+    case JobState::kPaused:
       job.record.state = JobState::kCancelling;
+      job.record.end_state = JobState::kCancelled;
       return Save(job);
     case JobState::kCancelling:
     case JobState::kCancelled:
       return absl::OkStatus();
     case JobState::kReceiving:
-      return absl::NotFoundError(absl::StrCat("job ", job_id, " does not exist"));
+      return NoSuchJob(job_id);
     default:
-      return absl::FailedPreconditionError(
-          absl::StrCat("job ", job_id, " has ended; it cannot be cancelled"));
+      return HasEnded(job.record, "cancelled");
   }
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteWriter::ExpireJobs(int64_t now_us) {
+  ASSIGN_OR_RETURN(
+      std::vector<std::string> job_ids,
+      JobIds("SELECT id FROM jobs INDEXED BY jobs_open WHERE state < 6 AND state IN (1, 3, 4)"
+             " AND expire_time_us > 0 AND expire_time_us <= ?",
+             {now_us}));
+  for (const std::string& job_id : job_ids) {
+    ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
+    job.record.state = JobState::kCancelling;
+    job.record.end_state = JobState::kExpired;
+    EndIfDone(job.record, now_us);
+    RETURN_IF_ERROR(Save(job));
+  }
+  return job_ids;
 }
 
 absl::Status SqliteWriter::FailJob(const std::string& job_id, const std::string& error,
@@ -293,6 +410,7 @@ absl::Status SqliteWriter::FailJob(const std::string& job_id, const std::string&
     return absl::OkStatus();
   }
   job.record.state = JobState::kCancelling;
+  job.record.end_state = JobState::kFailed;
   job.record.error = error;
   EndIfDone(job.record, now_us);
   return Save(job);
@@ -300,7 +418,8 @@ absl::Status SqliteWriter::FailJob(const std::string& job_id, const std::string&
 
 absl::StatusOr<std::vector<std::string>> SqliteWriter::Recover() {
   std::vector<std::string> input_files;
-  ASSIGN_OR_RETURN(const std::vector<std::string> job_ids, OpenJobIds());
+  ASSIGN_OR_RETURN(const std::vector<std::string> job_ids,
+                   JobIds("SELECT id FROM jobs WHERE state < 6", {}));
   for (const std::string& job_id : job_ids) {
     const absl::StatusOr<JobRow> job = reader_.FindJob(job_id);
     if (absl::IsDataLoss(job.status())) {
@@ -315,7 +434,7 @@ absl::StatusOr<std::vector<std::string>> SqliteWriter::Recover() {
     if (!job->record.input_file.empty()) {
       input_files.push_back(job->record.input_file);
     }
-    RETURN_IF_ERROR(DeleteEverythingOf(*job));
+    RETURN_IF_ERROR(Hide(*job));
   }
   return input_files;
 }
@@ -331,9 +450,12 @@ absl::Status SqliteWriter::RecoverJob(const std::string& job_id) {
   return Save(job);
 }
 
-absl::StatusOr<std::vector<std::string>> SqliteWriter::OpenJobIds() {
-  ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("SELECT id FROM jobs WHERE state < 6"));
+absl::StatusOr<std::vector<std::string>> SqliteWriter::JobIds(
+    const std::string& sql, std::initializer_list<int64_t> parameters) {
+  ASSIGN_OR_RETURN(SqliteStatement statement, connection_.Prepare(sql));
+  for (const int64_t parameter : parameters) {
+    statement.Bind(parameter);
+  }
   std::vector<std::string> ids;
   for (;;) {
     ASSIGN_OR_RETURN(const bool has_row, statement.Step());
@@ -360,14 +482,17 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
   ASSIGN_OR_RETURN(
       SqliteStatement statement,
       connection_.Prepare("UPDATE jobs SET state = ?, next_index = ?, total = ?, pending = ?,"
-                          " running = ?, succeeded = ?, failed = ?, cancelled = ?,"
+                          " running = ?, succeeded = ?, failed = ?, cancelled = ?, expired = ?,"
+                          " end_state = ?,"
                           " prompt_tokens = ?, output_tokens = ?, last_seq = ?, start_time_us = ?,"
                           " end_time_us = ?, error = ?, error_crc = ? WHERE number = ?"));
   const JobRecord& record = job.record;
   const RowCounts& counts = record.counts;
   statement.Bind(static_cast<int64_t>(record.state)).Bind(job.next_index).Bind(counts.total);
   statement.Bind(counts.pending).Bind(counts.running).Bind(counts.succeeded).Bind(counts.failed);
-  statement.Bind(counts.cancelled).Bind(record.prompt_tokens).Bind(record.output_tokens);
+  statement.Bind(counts.cancelled).Bind(counts.expired);
+  statement.Bind(static_cast<int64_t>(record.end_state));
+  statement.Bind(record.prompt_tokens).Bind(record.output_tokens);
   statement.Bind(record.last_seq).Bind(record.start_time_us).Bind(record.end_time_us);
   return statement.BindBlob(record.error).Bind(BodyCrc(record.error)).Bind(job.number).Run();
 }

@@ -26,13 +26,18 @@ class SqliteWriter {
   absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows);
   absl::Status FinishReceiving(const std::string& job_id, int64_t now_us);
   absl::Status DeleteJob(const std::string& job_id);
+  absl::Status PurgeResults(const std::string& job_id);
+  absl::StatusOr<bool> PurgeDeleted(int64_t max_rows);
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us);
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us);
   absl::Status SaveProgress(const std::vector<RowProgress>& rows);
   absl::Status SaveReports(const std::vector<JobReport>& reports);
   absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt);
+  absl::Status PauseJob(const std::string& job_id);
+  absl::Status ResumeJob(const std::string& job_id);
   absl::Status RequestCancel(const std::string& job_id);
+  absl::StatusOr<std::vector<std::string>> ExpireJobs(int64_t now_us);
   absl::Status FailJob(const std::string& job_id, const std::string& error, int64_t now_us);
   absl::StatusOr<std::vector<std::string>> Recover();
 
@@ -42,7 +47,10 @@ class SqliteWriter {
  private:
   // Runs one statement with these parameters.
   absl::Status Run(const std::string& sql, std::initializer_list<int64_t> parameters);
-  absl::Status DeleteEverythingOf(const JobRow& job);
+  // Numbers of rows that the statement changed.
+  absl::StatusOr<int64_t> RunAndCount(const std::string& sql,
+                                      std::initializer_list<int64_t> parameters);
+  absl::Status Hide(const JobRow& job);
   absl::Status InsertResult(const JobRow& job, int64_t index, const std::string& body);
   absl::StatusOr<bool> PublishRow(JobRow& job, const FinishedRow& row);
   absl::Status SaveProgressOf(int64_t job_number, const RowProgress& row);
@@ -52,7 +60,8 @@ class SqliteWriter {
   // Writes the changing columns back.
   absl::Status Save(const JobRow& job);
   absl::Status RecoverJob(const std::string& job_id);
-  absl::StatusOr<std::vector<std::string>> OpenJobIds();
+  absl::StatusOr<std::vector<std::string>> JobIds(const std::string& sql,
+                                                  std::initializer_list<int64_t> parameters);
 
   SqliteConnection& connection_;
   SqliteReader reader_;

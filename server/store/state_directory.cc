@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/log.h"
@@ -101,7 +102,8 @@ absl::Status RemoveFilesIn(const std::string& root, const std::string& folder,
   const std::string path = absl::StrCat(root, "/", folder);
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     const std::string name = absl::StrCat(folder, "/", entry.path().filename().string());
-    if (keep.count(name) == 0 && entry.is_regular_file(error)) {
+    const bool kept = keep.count(name) != 0 || absl::EndsWith(name, kKeptUploadSuffix);
+    if (!kept && entry.is_regular_file(error)) {
       removed += unlink(entry.path().c_str()) == 0 ? 1 : 0;
     }
   }

@@ -3,7 +3,7 @@
 //   lock         held (flock) for the daemon's life
 //   store.sqlite jobs, rows, results
 //   jobs/        one immutable input file a job
-//   uploads/     inputs that are being received
+//   uploads/     inputs that are being received; those of interrupted uploads for a day
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,9 @@ namespace nightshift {
 
 // True for filesystems whose locks and shared memory SQLite cannot rely on. `magic`: statfs f_type.
 bool IsNetworkFilesystem(int64_t magic);
+
+// Ends the names of files under uploads/ that are kept for their sender to go on with.
+inline constexpr char kKeptUploadSuffix[] = ".part";
 
 // Syncs a folder, so that names made, moved or removed in it survive power loss.
 absl::Status SyncDirectory(const std::string& path);
@@ -37,7 +40,7 @@ class StateDirectory {
   std::string jobs_path() const;
   std::string uploads_path() const;
 
-  // Removes uploads that nobody finishes and inputs of no job: what a crash between a file's and
+  // Removes uploads that nobody can finish and inputs of no job: what a crash between a file's and
   // its record's change leaves. `keep`: JobStore::InputFiles, relative to path(). For the start,
   // before anything is received.
   absl::Status RemoveStrayFiles(const std::vector<std::string>& keep) const;

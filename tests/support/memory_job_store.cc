@@ -40,6 +40,9 @@ RowCounts Count(const std::vector<MemoryRow>& rows) {
       case RowState::kCancelled:
         ++counts.cancelled;
         break;
+      case RowState::kExpired:
+        ++counts.expired;
+        break;
     }
   }
   return counts;
@@ -54,12 +57,18 @@ void Settle(MemoryJob& job, int64_t now_us) {
   if (!done || IsTerminal(record.state) || record.state == JobState::kReceiving) {
     return;
   }
-  if (record.state == JobState::kCancelling) {
-    record.state = record.error.empty() ? JobState::kCancelled : JobState::kFailed;
-  } else {
-    record.state = JobState::kSucceeded;
-  }
+  record.state =
+      record.state == JobState::kCancelling ? record.end_state : JobState::kSucceeded;
   record.end_time_us = now_us;
+}
+
+void AddResult(MemoryJob& job, MemoryRow& row, const std::string& body) {
+  row.seq = static_cast<int64_t>(job.results.size()) + 1;
+  job.results.push_back({.seq = row.seq, .index = row.input.index, .body = body});
+}
+
+bool IsOpen(JobState state) {
+  return state == JobState::kQueued || state == JobState::kRunning || state == JobState::kPaused;
 }
 
 }  // namespace
@@ -232,6 +241,8 @@ absl::Status MemoryJobStore::InsertJob(const JobRecord& job) {
   record.input_format = job.input_format;
   record.input_file = job.input_file;
   record.create_time_us = job.create_time_us;
+  record.expire_time_us = job.expire_time_us;
+  record.retry_of = job.retry_of;
   return absl::OkStatus();
 }
 
@@ -248,7 +259,7 @@ absl::Status MemoryJobStore::InsertRows(const std::string& job_id,
     MemoryRow added = {.input = row, .progress = {}};
     if (row.error_body.has_value()) {
       added.state = RowState::kFailed;
-      job->results.push_back(*row.error_body);
+      AddResult(*job, added, *row.error_body);
     }
     job->rows.push_back(std::move(added));
   }
@@ -270,6 +281,28 @@ absl::Status MemoryJobStore::DeleteJob(const std::string& job_id) {
   RETURN_IF_ERROR(FindToChange(job_id).status());
   disk_.jobs.erase(job_id);
   return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::PurgeResults(const std::string& job_id) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  if (IsTerminal(job->record.state) && !job->record.purged) {
+    job->record.purged = true;
+    job->record.input_file.clear();
+    job->rows.clear();
+    job->results.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MemoryJobStore::PurgeDeleted(int64_t /*max_rows*/) {
+  return false;  // nothing is kept
+}
+
+absl::StatusOr<MemoryJob*> MemoryJobStore::FindVisibleToChange(const std::string& job_id) {
+  if (Find(job_id, /*visible=*/true) == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  return FindToChange(job_id);
 }
 
 std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, int64_t limit) {
@@ -327,7 +360,7 @@ absl::StatusOr<int64_t> MemoryJobStore::Publish(const std::vector<FinishedRow>& 
     }
     row.state = finished.outcome;
     row.progress.clear();
-    (*job)->results.push_back(finished.body);
+    AddResult(**job, row, finished.body);
     (*job)->record.prompt_tokens += finished.prompt_tokens;
     (*job)->record.output_tokens += finished.output_tokens;
     Settle(**job, now_us);
@@ -379,17 +412,55 @@ absl::Status MemoryJobStore::Unclaim(const std::vector<RowProgress>& rows, bool 
   return absl::OkStatus();
 }
 
-absl::Status MemoryJobStore::RequestCancel(const std::string& job_id) {
-  if (Find(job_id, /*visible=*/true) == nullptr) {
-    return NoSuchJob(job_id);
+absl::Status MemoryJobStore::PauseJob(const std::string& job_id) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindVisibleToChange(job_id));
+  if (!IsOpen(job->record.state)) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " is ending or has ended"));
   }
-  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  job->record.state = JobState::kPaused;
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::ResumeJob(const std::string& job_id) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindVisibleToChange(job_id));
+  JobRecord& record = job->record;
+  if (!IsOpen(record.state)) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " is ending or has ended"));
+  }
+  if (record.state == JobState::kPaused) {
+    record.state = record.start_time_us == 0 ? JobState::kQueued : JobState::kRunning;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MemoryJobStore::RequestCancel(const std::string& job_id) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindVisibleToChange(job_id));
   JobState& state = job->record.state;
-  if (state == JobState::kSucceeded || state == JobState::kFailed) {
+  if (IsTerminal(state) && state != JobState::kCancelled) {
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " has ended"));
   }
-  state = IsTerminal(state) ? state : JobState::kCancelling;
+  if (IsOpen(state)) {
+    state = JobState::kCancelling;
+    job->record.end_state = JobState::kCancelled;
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobStore::ExpireJobs(int64_t now_us) {
+  std::vector<std::string> due;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    const int64_t expire_time_us = job.record.expire_time_us;
+    if (IsOpen(job.record.state) && expire_time_us > 0 && expire_time_us <= now_us) {
+      due.push_back(job_id);
+    }
+  }
+  for (const std::string& job_id : due) {
+    ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+    job->record.state = JobState::kCancelling;
+    job->record.end_state = JobState::kExpired;
+    Settle(*job, now_us);
+  }
+  return due;
 }
 
 absl::Status MemoryJobStore::FailJob(const std::string& job_id, const std::string& error,
@@ -398,6 +469,7 @@ absl::Status MemoryJobStore::FailJob(const std::string& job_id, const std::strin
   JobRecord& record = job->record;
   if (record.state == JobState::kQueued || record.state == JobState::kRunning) {
     record.state = JobState::kCancelling;
+    record.end_state = JobState::kFailed;
     record.error = error;
     Settle(*job, now_us);
   }
@@ -456,7 +528,8 @@ absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ListJobs(const JobFilter&
     const bool older = std::tie(record.create_time_us, record.id) <
                        std::tie(filter.before_create_time_us, filter.before_id);
     const bool wanted = !filter.state.has_value() || record.state == *filter.state;
-    if (record.state != JobState::kReceiving && older && wanted) {
+    const bool in_range = record.create_time_us >= filter.from_create_time_us;
+    if (record.state != JobState::kReceiving && older && wanted && in_range) {
       jobs.push_back(record);
     }
   }
@@ -494,10 +567,63 @@ absl::StatusOr<std::vector<StoredResult>> MemoryJobStore::ReadResults(const std:
   int64_t bytes = 0;
   for (size_t i = static_cast<size_t>(after_seq); i < job->results.size() && bytes < max_bytes;
        ++i) {
-    results.push_back({.seq = static_cast<int64_t>(i + 1), .body = job->results[i]});
-    bytes += static_cast<int64_t>(job->results[i].size());
+    results.push_back(job->results[i]);
+    bytes += static_cast<int64_t>(job->results[i].body.size());
   }
   return results;
+}
+
+absl::StatusOr<std::vector<StoredResult>> MemoryJobStore::ReadResultsInInputOrder(
+    const std::string& job_id, int64_t first_index, int64_t max_bytes) {
+  const Access access(*this);
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  if (job == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  std::vector<StoredResult> results;
+  int64_t bytes = 0;
+  for (size_t i = static_cast<size_t>(first_index);
+       i < job->rows.size() && job->rows[i].seq > 0 && bytes < max_bytes; ++i) {
+    results.push_back(job->results[static_cast<size_t>(job->rows[i].seq - 1)]);
+    bytes += static_cast<int64_t>(results.back().body.size());
+  }
+  return results;
+}
+
+absl::StatusOr<std::vector<StoredRow>> MemoryJobStore::ReadRows(const std::string& job_id,
+                                                                int64_t first_index,
+                                                                int64_t limit) {
+  const Access access(*this);
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  if (job == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  std::vector<StoredRow> rows;
+  for (size_t i = static_cast<size_t>(first_index);
+       i < job->rows.size() && static_cast<int64_t>(rows.size()) < limit; ++i) {
+    const NewRow& row = job->rows[i].input;
+    rows.push_back({.index = row.index, .offset = row.offset, .length = row.length});
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<std::string>> MemoryJobStore::EndedBefore(int64_t end_time_us,
+                                                                     bool purged, int64_t limit) {
+  const Access access(*this);
+  std::vector<std::pair<int64_t, std::string>> ended;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    const int64_t ended_us = job.record.end_time_us;
+    if (job.record.purged == purged && ended_us > 0 && ended_us < end_time_us) {
+      ended.emplace_back(ended_us, job_id);
+    }
+  }
+  std::sort(ended.begin(), ended.end());
+  ended.resize(std::min(ended.size(), static_cast<size_t>(limit)));
+  std::vector<std::string> ids;
+  for (auto& [ended_us, job_id] : ended) {
+    ids.push_back(std::move(job_id));
+  }
+  return ids;
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::NextUnfinished(const std::string& job_id,

@@ -19,13 +19,14 @@ struct MemoryRow {
   NewRow input;
   RowState state = RowState::kPending;
   int32_t attempt = 0;
+  int64_t seq = 0;  // of its result; 0 for none
   std::string progress;
 };
 
 struct MemoryJob {
   JobRecord record;
   std::vector<MemoryRow> rows;
-  std::vector<std::string> results;  // seq is the position + 1
+  std::vector<StoredResult> results;  // seq is the position + 1
 };
 
 struct MemoryDisk {
@@ -56,13 +57,18 @@ class MemoryJobStore : public JobStore {
   absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) override;
   absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) override;
   absl::Status DeleteJob(const std::string& job_id) override;
+  absl::Status PurgeResults(const std::string& job_id) override;
+  absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
   absl::Status SaveProgress(const std::vector<RowProgress>& rows) override;
   absl::Status SaveReports(const std::vector<JobReport>& reports) override;
   absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) override;
+  absl::Status PauseJob(const std::string& job_id) override;
+  absl::Status ResumeJob(const std::string& job_id) override;
   absl::Status RequestCancel(const std::string& job_id) override;
+  absl::StatusOr<std::vector<std::string>> ExpireJobs(int64_t now_us) override;
   absl::Status FailJob(const std::string& job_id, const std::string& error,
                        int64_t now_us) override;
   absl::StatusOr<std::vector<std::string>> Recover() override;
@@ -75,6 +81,13 @@ class MemoryJobStore : public JobStore {
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq,
                                                         int64_t max_bytes) override;
+  absl::StatusOr<std::vector<StoredResult>> ReadResultsInInputOrder(const std::string& job_id,
+                                                                    int64_t first_index,
+                                                                    int64_t max_bytes) override;
+  absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id, int64_t first_index,
+                                                  int64_t limit) override;
+  absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
+                                                       int64_t limit) override;
   absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
                                                          int64_t limit) override;
   absl::StatusOr<std::vector<std::string>> InputFiles() override;
@@ -91,6 +104,8 @@ class MemoryJobStore : public JobStore {
   // nullptr when there is none. `visible`: not in kReceiving.
   MemoryJob* Find(const std::string& job_id, bool visible);
   absl::StatusOr<MemoryJob*> FindToChange(const std::string& job_id);
+  // FindToChange of a job that is not in kReceiving.
+  absl::StatusOr<MemoryJob*> FindVisibleToChange(const std::string& job_id);
   std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t limit);
 
   MemoryDisk& disk_;

@@ -515,6 +515,236 @@ TEST_P(JobStoreTest, DeletesEverythingOfAJob) {
   EXPECT_EQ(Job("b").counts.total, 1);
 }
 
+TEST_P(JobStoreTest, ADeletedJobIsGoneAtOnceAndItsNamesAreFree) {
+  AddJob("a", 2);
+  Claim("a", 2);
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("a"); }));
+  EXPECT_THAT(store_->FindSubmission("tenant", "request-a"),
+              StatusIs(absl::StatusCode::kNotFound, ""));
+  auto active = store_->ActiveJobs();
+  ASSERT_OK(active);
+  EXPECT_THAT(*active, IsEmpty());
+  auto listed = store_->ListJobs({}, 10);
+  ASSERT_OK(listed);
+  EXPECT_THAT(*listed, IsEmpty());
+  auto files = store_->InputFiles();
+  ASSERT_OK(files);
+  EXPECT_THAT(*files, IsEmpty());
+  EXPECT_EQ(Publish({Finished("a", 0)}), 1) << "dropped";
+  AddJob("a", 1);
+  EXPECT_EQ(Job("a").counts.total, 1);
+}
+
+TEST_P(JobStoreTest, PurgingFreesDeletedJobsPieceByPieceAndTouchesNoOther) {
+  AddJob("a", 25);
+  AddJob("b", 3);
+  for (int64_t i = 0; i < 20; ++i) {
+    Publish({Finished("a", i)});
+  }
+  Publish({Finished("b", 1)});
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("a"); }));
+  int steps = 0;
+  for (bool more = true; more; ++steps) {
+    auto purged = Apply([](JobStore& store) { return store.PurgeDeleted(4); });
+    ASSERT_OK(purged);
+    more = *purged;
+    ASSERT_LT(steps, 100);
+  }
+  EXPECT_THAT(Bodies("b"), ElementsAre("result 1"));
+  EXPECT_EQ(Claim("b", 5).size(), 2U);
+  Restart();
+  EXPECT_EQ(Job("b").counts.total, 3);
+}
+
+TEST_P(JobStoreTest, PurgedResultsAreGoneAndTheRecordStays) {
+  AddJob("a", 2);
+  AddJob("running", 1);
+  Publish({Finished("a", 0), Finished("a", 1)});
+  for (const char* id : {"a", "running"}) {
+    ASSERT_OK(Apply([&](JobStore& store) { return store.PurgeResults(id); }));
+  }
+  Restart();
+  for (bool more = true; more;) {
+    auto purged = Apply([](JobStore& store) { return store.PurgeDeleted(100); });
+    ASSERT_OK(purged);
+    more = *purged;
+  }
+  EXPECT_TRUE(Job("a").purged);
+  EXPECT_EQ(Job("a").counts.succeeded, 2);
+  EXPECT_EQ(Job("a").last_seq, 2);
+  EXPECT_THAT(Bodies("a"), IsEmpty());
+  EXPECT_FALSE(Job("running").purged) << "it has not ended";
+  auto files = store_->InputFiles();
+  ASSERT_OK(files);
+  EXPECT_THAT(*files, ElementsAre("jobs/running"));
+}
+
+TEST_P(JobStoreTest, ListsWhatEndedBeforeATime) {
+  for (const char* id : {"old", "new", "open"}) {
+    AddJob(id, 1);
+  }
+  ASSERT_OK(Apply([](JobStore& store) { return store.Publish({Finished("new", 0)}, 900); }));
+  ASSERT_OK(Apply([](JobStore& store) { return store.Publish({Finished("old", 0)}, 500); }));
+  const auto ended = [this](int64_t before, bool purged) {
+    auto ids = store_->EndedBefore(before, purged, 10);
+    CHECK(ids.ok());
+    return *ids;
+  };
+  EXPECT_THAT(ended(900, false), ElementsAre("old"));
+  EXPECT_THAT(ended(1000, false), ElementsAre("old", "new"));
+  ASSERT_OK(Apply([](JobStore& store) { return store.PurgeResults("old"); }));
+  EXPECT_THAT(ended(1000, false), ElementsAre("new"));
+  EXPECT_THAT(ended(1000, true), ElementsAre("old"));
+}
+
+TEST_P(JobStoreTest, APausedJobIsNotClaimedUntilItIsResumed) {
+  AddJob("a", 3);
+  const auto pause = [this] {
+    return Apply([](JobStore& store) { return store.PauseJob("a"); });
+  };
+  const auto resume = [this] {
+    return Apply([](JobStore& store) { return store.ResumeJob("a"); });
+  };
+  ASSERT_OK(pause());
+  ASSERT_OK(pause()) << "again";
+  EXPECT_EQ(Job("a").state, JobState::kPaused);
+  EXPECT_THAT(Claim("a", 3), IsEmpty());
+  Restart();
+  EXPECT_EQ(Job("a").state, JobState::kPaused);
+  ASSERT_OK(resume());
+  EXPECT_EQ(Job("a").state, JobState::kQueued);
+  EXPECT_THAT(Claim("a", 1), SizeIs(1));
+  ASSERT_OK(pause());
+  ASSERT_OK(resume());
+  ASSERT_OK(resume()) << "again";
+  EXPECT_EQ(Job("a").state, JobState::kRunning);
+}
+
+TEST_P(JobStoreTest, ResultsOfRowsThatWereRunningCountAlsoWhilePaused) {
+  AddJob("a", 2);
+  Claim("a", 2);
+  ASSERT_OK(Apply([](JobStore& store) { return store.PauseJob("a"); }));
+  Publish({Finished("a", 0)});
+  EXPECT_EQ(Job("a").state, JobState::kPaused);
+  Publish({Finished("a", 1)});
+  EXPECT_EQ(Job("a").state, JobState::kSucceeded);
+}
+
+TEST_P(JobStoreTest, OnlyAnOpenJobCanBePausedOrResumed) {
+  AddJob("a", 1);
+  Publish({Finished("a", 0)});
+  AddJob("b", 1);
+  ASSERT_OK(Apply([](JobStore& store) { return store.RequestCancel("b"); }));
+  for (const char* id : {"a", "b"}) {
+    EXPECT_THAT(Apply([&](JobStore& store) { return store.PauseJob(id); }),
+                StatusIs(absl::StatusCode::kFailedPrecondition, id));
+    EXPECT_THAT(Apply([&](JobStore& store) { return store.ResumeJob(id); }),
+                StatusIs(absl::StatusCode::kFailedPrecondition, id));
+  }
+  EXPECT_THAT(Apply([](JobStore& store) { return store.PauseJob("none"); }),
+              StatusIs(absl::StatusCode::kNotFound, "none"));
+}
+
+TEST_P(JobStoreTest, AnOverdueJobExpiresOnceItsRowsHaveEnded) {
+  JobRecord job = MakeJob("a");
+  job.expire_time_us = 5000;
+  AddJob(job, MakeRows(2));
+  AddJob("never", 1);
+  const auto expire = [this](int64_t now_us) {
+    auto ids = Apply([&](JobStore& store) { return store.ExpireJobs(now_us); });
+    CHECK(ids.ok());
+    return *ids;
+  };
+  EXPECT_THAT(expire(4999), IsEmpty());
+  Publish({Finished("a", 0)});
+  EXPECT_THAT(expire(5000), ElementsAre("a"));
+  EXPECT_THAT(expire(6000), IsEmpty());
+  EXPECT_EQ(Job("a").state, JobState::kCancelling);
+  EXPECT_EQ(Job("a").end_state, JobState::kExpired);
+  ASSERT_OK(Apply([](JobStore& store) { return store.RequestCancel("a"); })) << "it ends anyway";
+  Restart();
+  Publish({Finished("a", 1, RowState::kExpired)});
+  EXPECT_EQ(Job("a").state, JobState::kExpired);
+  EXPECT_EQ(Job("a").counts.expired, 1);
+  EXPECT_EQ(Job("a").counts.succeeded, 1);
+  EXPECT_EQ(Job("a").expire_time_us, 5000);
+}
+
+TEST_P(JobStoreTest, APausedJobExpiresToo) {
+  JobRecord job = MakeJob("a");
+  job.expire_time_us = 10;
+  AddJob(job, MakeRows(1));
+  ASSERT_OK(Apply([](JobStore& store) { return store.PauseJob("a"); }));
+  ASSERT_OK(Apply([](JobStore& store) { return store.ExpireJobs(10); }));
+  EXPECT_EQ(Job("a").state, JobState::kCancelling);
+}
+
+TEST_P(JobStoreTest, ReadsResultsInTheOrderOfTheirRows) {
+  std::vector<NewRow> rows = MakeRows(5);
+  rows[1].error_body = "refused";
+  AddJob(MakeJob("a"), rows);
+  Publish({Finished("a", 3)});
+  const auto read = [this](int64_t first) {
+    auto results = store_->ReadResultsInInputOrder("a", first, 1 << 20);
+    CHECK(results.ok());
+    std::vector<std::string> bodies;
+    for (const StoredResult& result : *results) {
+      EXPECT_EQ(result.index, first + static_cast<int64_t>(bodies.size()));
+      bodies.push_back(result.body);
+    }
+    return bodies;
+  };
+  EXPECT_THAT(read(0), IsEmpty());
+  EXPECT_THAT(read(3), ElementsAre("result 3"));
+  Publish({Finished("a", 2), Finished("a", 0)});
+  EXPECT_THAT(read(0), ElementsAre("result 0", "refused", "result 2", "result 3"));
+  Publish({Finished("a", 4)});
+  Restart();
+  EXPECT_THAT(read(2), ElementsAre("result 2", "result 3", "result 4"));
+  EXPECT_THAT(read(5), IsEmpty());
+  auto one = store_->ReadResultsInInputOrder("a", 0, 1);
+  ASSERT_OK(one);
+  EXPECT_THAT(*one, SizeIs(1));
+  EXPECT_EQ((*one)[0].seq, 4);
+}
+
+TEST_P(JobStoreTest, TellsWhereRowsLieInTheInput) {
+  AddJob("a", 5);
+  auto rows = store_->ReadRows("a", 2, 2);
+  ASSERT_OK(rows);
+  ASSERT_THAT(*rows, SizeIs(2));
+  EXPECT_EQ((*rows)[0].index, 2);
+  EXPECT_EQ((*rows)[1].offset, 30);
+  EXPECT_EQ((*rows)[1].length, 10);
+  EXPECT_THAT(store_->ReadRows("none", 0, 1), StatusIs(absl::StatusCode::kNotFound, "none"));
+}
+
+TEST_P(JobStoreTest, ListsByTimeOfCreation) {
+  for (int i = 0; i < 5; ++i) {
+    JobRecord job = MakeJob(absl::StrCat("job-", i));
+    job.create_time_us = 100 + i;
+    AddJob(job, MakeRows(1));
+  }
+  JobFilter filter;
+  filter.from_create_time_us = 102;
+  filter.before_create_time_us = 104;
+  auto jobs = store_->ListJobs(filter, 10);
+  ASSERT_OK(jobs);
+  std::vector<std::string> ids;
+  for (const JobRecord& job : *jobs) {
+    ids.push_back(job.id);
+  }
+  EXPECT_THAT(ids, ElementsAre("job-3", "job-2"));
+}
+
+TEST_P(JobStoreTest, KeepsWhichJobARetryIsOf) {
+  JobRecord job = MakeJob("b");
+  job.retry_of = "a";
+  AddJob(job, MakeRows(1));
+  Restart();
+  EXPECT_EQ(Job("b").retry_of, "a");
+}
+
 TEST_P(JobStoreTest, WhatIsNotCommittedIsLost) {
   AddJob("a", 2);
   Begin();

@@ -117,20 +117,53 @@ TEST_F(SqliteJobStoreTest, ADamagedJobIsReportedAndHidesNoOther) {
   EXPECT_EQ(jobs->size(), 1U);
 }
 
-TEST_F(SqliteJobStoreTest, BringsADatabaseOfTheFirstVersionUpToDate) {
-  AddFinishedJob(*Open(), "old", 2);
-  Tamper(
-      "ALTER TABLE jobs DROP COLUMN report; ALTER TABLE jobs DROP COLUMN report_crc;"
-      "PRAGMA user_version=1");
+// Files that earlier versions wrote, each with the jobs of tests/data/make_store_fixtures.py.
+TEST_F(SqliteJobStoreTest, OpensDatabasesOfEveryEarlierVersion) {
+  for (int version = 1; version < SchemaVersion(); ++version) {
+    SCOPED_TRACE(version);
+    std::filesystem::copy_file(absl::StrCat(TEST_DATA_DIR, "/store/version-", version, ".sqlite"),
+                               path(), std::filesystem::copy_options::overwrite_existing);
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    ASSERT_OK_AND_ASSIGN(const JobRecord done, store->GetJob("done"));
+    EXPECT_EQ(done.state, JobState::kSucceeded);
+    EXPECT_EQ(done.report, version >= 2 ? "report" : "");
+    ASSERT_OK_AND_ASSIGN(const auto results, store->ReadResultsInInputOrder("done", 0, 1 << 20));
+    ASSERT_EQ(results.size(), 3U);
+    EXPECT_EQ(results[0].body, "result of row 0");
+    EXPECT_EQ(results[2].seq, 1);
+    ASSERT_OK_AND_ASSIGN(const JobRecord failing, store->GetJob("failing"));
+    EXPECT_EQ(failing.state, JobState::kCancelling);
+    EXPECT_EQ(failing.end_state, JobState::kFailed);
+    ASSERT_OK_AND_ASSIGN(const JobRecord cancelling, store->GetJob("cancelling"));
+    EXPECT_EQ(cancelling.end_state, JobState::kCancelled);
+    ASSERT_OK(store->Begin());
+    ASSERT_OK_AND_ASSIGN(const auto claimed, store->Claim("open", 10, 0));
+    EXPECT_EQ(claimed.size(), 1U);
+    ASSERT_OK(store->Commit());
+    ASSERT_OK_AND_ASSIGN(const auto prefix, store->ReadResultsInInputOrder("open", 0, 1 << 20));
+    EXPECT_EQ(prefix.size(), 1U);
+  }
+}
+
+TEST_F(SqliteJobStoreTest, ABackupHoldsWhatWasCommittedAndIsItselfAStore) {
   const auto store = Open();
-  ASSERT_OK_AND_ASSIGN(const JobRecord old, store->GetJob("old"));
-  EXPECT_EQ(old.counts.succeeded, 2);
-  EXPECT_EQ(old.report, "");
+  AddFinishedJob(*store, "a", 10);
   ASSERT_OK(store->Begin());
-  ASSERT_OK(store->SaveReports({{"old", "report"}}));
+  JobRecord later;
+  later.id = "later";
+  ASSERT_OK(store->InsertJob(later));
+  const std::string target = folder_.path() + "/backup.sqlite";
+  ASSERT_OK(store->Backup(target)) << "while a transaction is open";
   ASSERT_OK(store->Commit());
-  ASSERT_OK_AND_ASSIGN(const JobRecord updated, store->GetJob("old"));
-  EXPECT_EQ(updated.report, "report");
+  EXPECT_THAT(store->Backup(target), StatusIs(absl::StatusCode::kAlreadyExists, "backup.sqlite"));
+  auto copy = SqliteJobStore::Open({.path = target});
+  ASSERT_OK(copy);
+  ASSERT_OK_AND_ASSIGN(const auto results, (*copy)->ReadResults("a", 0, 1 << 20));
+  EXPECT_EQ(results.size(), 10U);
+  EXPECT_THAT((*copy)->FindSubmission("", "later"), StatusIs(absl::StatusCode::kNotFound, ""));
+  AddFinishedJob(**copy, "of the copy", 1);
+  EXPECT_THAT(store->GetJob("of the copy"), StatusIs(absl::StatusCode::kNotFound, ""));
 }
 
 TEST_F(SqliteJobStoreTest, ADamagedReportIsLeftOutAndItsJobServed) {
