@@ -28,6 +28,7 @@ inline constexpr char kPromptTooLong[] = "PROMPT_TOO_LONG";
 inline constexpr char kChecksumMismatch[] = "CHECKSUM_MISMATCH";
 inline constexpr char kUploadOffsetMismatch[] = "UPLOAD_OFFSET_MISMATCH";
 inline constexpr char kUploadIncomplete[] = "UPLOAD_INCOMPLETE";
+inline constexpr char kUploadNotFound[] = "UPLOAD_NOT_FOUND";
 inline constexpr char kJobExists[] = "JOB_EXISTS";
 inline constexpr char kRequestIdReused[] = "REQUEST_ID_REUSED";
 inline constexpr char kRequestInProgress[] = "REQUEST_IN_PROGRESS";
@@ -36,7 +37,11 @@ inline constexpr char kModelUnavailable[] = "MODEL_UNAVAILABLE";
 inline constexpr char kJobNotFound[] = "JOB_NOT_FOUND";
 inline constexpr char kBacklogFull[] = "BACKLOG_FULL";
 inline constexpr char kDiskFull[] = "DISK_FULL";
+inline constexpr char kDiskReserve[] = "DISK_RESERVE";
 inline constexpr char kStateConflict[] = "STATE_CONFLICT";
+inline constexpr char kEtagMismatch[] = "ETAG_MISMATCH";
+inline constexpr char kResultsExpired[] = "RESULTS_EXPIRED";
+inline constexpr char kTargetExists[] = "TARGET_EXISTS";
 inline constexpr char kNoSweep[] = "NO_SWEEP";
 inline constexpr char kSeqAhead[] = "SEQ_AHEAD";
 inline constexpr char kReaderStalled[] = "READER_STALLED";
@@ -46,6 +51,7 @@ inline constexpr char kUnimplemented[] = "UNIMPLEMENTED";
 inline constexpr char kInternal[] = "INTERNAL";
 // Rows that end without having run, or whose runs kept failing.
 inline constexpr char kJobCancelled[] = "JOB_CANCELLED";
+inline constexpr char kJobExpired[] = "JOB_EXPIRED";
 inline constexpr char kJobFailed[] = "JOB_FAILED";
 inline constexpr char kAttemptsExhausted[] = "ATTEMPTS_EXHAUSTED";
 }  // namespace reason

@@ -8,7 +8,6 @@
 #include "kernels/base/check.h"
 #include "kernels/base/log.h"
 #include "server/input/row_error.h"
-#include "server/scheduling/block_former.h"
 #include "server/scheduling/progress.h"
 
 namespace nightshift {
@@ -60,6 +59,8 @@ void Block::Add(PreparedRow prepared) {
   BlockRow row = {.job = std::move(prepared.job),
                   .header = std::move(prepared.header),
                   .attempt = prepared.row.attempt,
+                  .share_tag = prepared.share_tag,
+                  .pages = HashPages(prepared.request.prompt),
                   .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
                   .seed = prepared.request.sampling.seed,
                   .want_logprobs = prepared.request.sampling.want_logprobs,
@@ -115,16 +116,36 @@ std::vector<size_t> Block::ChooseJoining() const {
   for (const auto& [id, key] : held_) {
     room.held_attempt = std::max(room.held_attempt, RowOf(key).attempt);
   }
+  // Jobs in order of age, for those whose tags are equal.
+  std::map<std::pair<int64_t, std::string>, uint64_t> jobs;
+  for (const WaitingChoice& waiting : waiting_) {
+    const JobContext& job = *RowOf(waiting.key).job;
+    jobs.try_emplace({job.create_time_us, job.job_id}, 0);
+  }
+  uint64_t number = 0;
+  for (auto& [age, job] : jobs) {
+    job = number++;
+  }
   std::vector<BlockCandidate> candidates;
   for (const WaitingChoice& waiting : waiting_) {
-    const BlockRow& row = RowOf(waiting.key);
-    candidates.push_back({.priority = row.job->priority,
-                          .job_create_time_us = row.job->create_time_us,
-                          .index = row.header.index,
-                          .choice = static_cast<int64_t>(waiting.key.choice),
-                          .attempt = row.attempt});
+    const JobContext& job = *RowOf(waiting.key).job;
+    candidates.push_back(CandidateOf(waiting));
+    candidates.back().job = jobs.at({job.create_time_us, job.job_id});
   }
   return FormBlock(candidates, room);
+}
+
+BlockCandidate Block::CandidateOf(const WaitingChoice& waiting) const {
+  const BlockRow& row = RowOf(waiting.key);
+  const int64_t output_tokens = lengths_.Predict(row.job->job_id, row.prompt_tokens,
+                                                 waiting.request.sampling.max_output_tokens);
+  return {.priority = row.job->priority,
+          .share_tag = row.share_tag,
+          .index = row.header.index,
+          .choice = static_cast<int64_t>(waiting.key.choice),
+          .attempt = row.attempt,
+          .predicted_tokens = std::max(row.prompt_tokens + output_tokens, KnownTokens(waiting.key)),
+          .pages = row.pages};
 }
 
 int64_t Block::waiting_tokens() const {
@@ -136,7 +157,52 @@ int64_t Block::waiting_tokens() const {
 }
 
 void Block::Admit(std::vector<FinishedRow>& finished) {
-  while (Offer(finished)) {
+  do {
+    while (Offer(finished)) {
+    }
+  } while (MakeRoom());
+}
+
+bool Block::MakeRoom() {
+  int32_t priority = 0;
+  int64_t wanted = 0;
+  for (const WaitingChoice& waiting : waiting_) {
+    const BlockRow& row = RowOf(waiting.key);
+    if (row.attempt > 1) {
+      return false;  // suspects wait for the others to end
+    }
+    wanted = row.job->priority > priority ? 0 : wanted;
+    priority = std::max(priority, row.job->priority);
+    wanted += row.job->priority == priority ? 1 : 0;
+  }
+  std::vector<BlockMember> held;
+  std::vector<uint64_t> ids;
+  for (const auto& [id, key] : held_) {
+    const BlockRow& row = RowOf(key);
+    if (row.attempt > 1) {
+      return false;
+    }
+    held.push_back({.priority = row.job->priority, .computed_tokens = KnownTokens(key)});
+    ids.push_back(id);
+  }
+  std::vector<uint64_t> leaving;
+  for (const size_t i : ChooseToSuspend(held, priority, wanted)) {
+    leaving.push_back(ids[i]);
+  }
+  if (leaving.empty()) {
+    return false;
+  }
+  LOG(INFO) << "rows_make_room requests=" << leaving.size() << " for_priority=" << priority;
+  WaitAgain(session_.engine->Suspend(leaving));
+  return true;
+}
+
+void Block::WaitAgain(std::vector<EngineRequest> requests) {
+  for (EngineRequest& request : requests) {
+    const auto found = held_.find(request.id);
+    CHECK(found != held_.end());
+    waiting_.push_back({.key = found->second, .request = std::move(request)});
+    held_.erase(found);
   }
 }
 
@@ -177,6 +243,7 @@ bool Block::TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
     return true;
   }
   if (status.ok()) {
+    TakeTurn(RowOf(waiting.key));
     held_.emplace(waiting.request.id, waiting.key);
     return true;
   }
@@ -197,6 +264,17 @@ bool Block::TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
       RowError(reason::kPromptTooLong, row_code::kTooLong, "", std::string(status.message()))));
   RetireRow(waiting.key.row);
   return true;
+}
+
+void Block::TakeTurn(BlockRow& row) {
+  for (const WaitingChoice& waiting : waiting_) {
+    const auto other = rows_.find(waiting.key.row);
+    if (other != rows_.end() && other->second.job == row.job &&
+        other->second.share_tag < row.share_tag) {
+      std::swap(other->second.share_tag, row.share_tag);
+    }
+  }
+  served_tag_ = std::max(served_tag_, row.share_tag);
 }
 
 void Block::RetireRow(uint64_t row) {
@@ -225,12 +303,7 @@ absl::StatusOr<BlockSweep> Block::Sweep(std::vector<FinishedRow>& finished) {
   for (SweepRecord& record : result->records) {
     TakeRecord(std::move(record), finished);
   }
-  for (EngineRequest& request : result->evicted) {
-    const auto found = held_.find(request.id);
-    CHECK(found != held_.end());
-    waiting_.push_back({.key = found->second, .request = std::move(request)});
-    held_.erase(found);
-  }
+  WaitAgain(std::move(result->evicted));
   sweep.tokens = result->prompt_tokens + result->output_tokens;
   sweep.times = result->times;
   sweep.steps = std::move(result->steps);
@@ -249,6 +322,8 @@ void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
   if (!record.finished) {
     return;
   }
+  lengths_.Learn(row.job->job_id, row.prompt_tokens,
+                 static_cast<int64_t>(choice.generated.size()));
   CHECK_LE(record.kept_tokens, static_cast<int64_t>(choice.generated.size()));
   choice.end = ChoiceEnd{.finish_reason = record.finish_reason,
                          .stop_reason = std::move(record.stop_reason),

@@ -14,8 +14,10 @@
 
 #include "engine/engine.h"
 #include "server/input/result_builder.h"
+#include "server/scheduling/block_former.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/model_session.h"
+#include "server/scheduling/output_lengths.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/request_preparer.h"
 #include "server/store/job_store.h"
@@ -27,6 +29,8 @@ struct BlockRow {
   JobContextPtr job;
   ResultHeader header;
   int32_t attempt = 1;
+  double share_tag = 0;
+  std::vector<uint64_t> pages;  // HashPages of its prompt
   int64_t prompt_tokens = 0;
   uint64_t seed = 0;
   bool want_logprobs = false;
@@ -43,16 +47,17 @@ struct BlockSweep {
   std::vector<StepTimes> steps;
 };
 
-// Drives one session's engine. One thread; `session` must outlive it.
+// Drives one session's engine. One thread; `session` and `lengths` must outlive it.
 class Block {
  public:
-  explicit Block(const ModelSession& session) : session_(session) {}
+  Block(const ModelSession& session, OutputLengths& lengths)
+      : session_(session), lengths_(lengths) {}
 
   // A prepared row (its status OK) waits to join, and continues what an earlier run had generated
   // with this model and numeric mode. Choices that had ended are not run again.
   void Add(PreparedRow prepared);
-  // Lets rows join, as FormBlock and the engine allow. Those that can never run here get their
-  // result.
+  // Lets rows join, as FormBlock and the engine allow; held ones of lower priority make room for
+  // those that wait. Those that can never run here get their result.
   void Admit(std::vector<FinishedRow>& finished);
   // One sweep; finished rows get their result, evicted ones wait again. On an error nothing was
   // sampled: the engine's state is unknown, and all rows stay here to be taken.
@@ -71,6 +76,8 @@ class Block {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   // Prompt and generated tokens of those that wait.
   int64_t waiting_tokens() const;
+  // The highest share tag of a row that joined.
+  double served_tag() const { return served_tag_; }
 
  private:
   // Which choice of which of rows_.
@@ -89,6 +96,11 @@ class Block {
   int64_t KnownTokens(const ChoiceKey& key) const;
 
   std::vector<size_t> ChooseJoining() const;
+  BlockCandidate CandidateOf(const WaitingChoice& waiting) const;
+  // Suspends held rows for waiting ones of higher priority; true when it did.
+  bool MakeRoom();
+  // Rows that the engine gave back wait again.
+  void WaitAgain(std::vector<EngineRequest> requests);
   void RestoreProgress(const std::string& stored, BlockRow& row) const;
   // Offers those that may join; true when one of them starts anew and should be offered again.
   bool Offer(std::vector<FinishedRow>& finished);
@@ -97,12 +109,16 @@ class Block {
                    std::vector<FinishedRow>& finished);
   void TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished);
   FinishedRow Complete(BlockRow row) const;
+  // The row joins in its job's first turn: whose tag that is waits for the turn that was the row's.
+  void TakeTurn(BlockRow& row);
   // Drops a row that has its result; its waiting choices are the caller's to drop.
   void RetireRow(uint64_t row);
   // Takes rows out, their held and waiting choices too.
   std::vector<BlockRow> TakeRows(const std::set<uint64_t>& keys);
 
   const ModelSession& session_;
+  OutputLengths& lengths_;
+  double served_tag_ = 0;
   uint64_t next_row_ = 1;
   uint64_t next_id_ = 1;
   std::map<uint64_t, BlockRow> rows_;

@@ -1,4 +1,4 @@
-// FormBlock: who joins the block at a sweep edge. Pure: values in, values out.
+// FormBlock: who joins the block at a sweep edge, and who makes room. Pure: values in, values out.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,16 @@ namespace nightshift {
 
 // A request that is ready to join.
 struct BlockCandidate {
-  int32_t priority = 0;            // of its job; higher first
-  int64_t job_create_time_us = 0;  // older first
-  int64_t index = 0;               // within the job
-  int64_t choice = 0;              // of the row's completions
-  int32_t attempt = 1;             // above 1: a block that held it has failed
+  uint64_t job = 0;      // equal for those of one job
+  int32_t priority = 0;  // of its job; higher first
+  double share_tag = 0;  // of FairShare; lower first
+  int64_t index = 0;     // within the job
+  int64_t choice = 0;    // of the row's completions
+  int32_t attempt = 1;   // above 1: a block that held it has failed
+  // Of the whole prompt and what is left of the completion, as far as known.
+  int64_t predicted_tokens = 0;
+  // Of the prompt's first pages, each with those before it (HashPages).
+  std::span<const uint64_t> pages = {};
 };
 
 // Places of the block. Whether memory is left for a request is the engine's to say.
@@ -30,8 +35,27 @@ struct BlockRoom {
 // with the default of 3 attempts only the guilty one fails. Costs nothing while no block fails.
 int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests);
 
+// Hashes of the prompt's leading pages of kPrefixPageTokens tokens, at most kMaxPrefixPages, each
+// of all tokens up to the page's end: equal where prompts are equal so far.
+inline constexpr int64_t kPrefixPageTokens = 64;
+inline constexpr int64_t kMaxPrefixPages = 32;
+std::vector<uint64_t> HashPages(std::span<const int32_t> prompt);
+
 // Indices of the candidates that may join, in the order in which the engine is asked: suspects
-// first, then by priority, age of the job, index and choice.
+// first, then by priority, then jobs in turn by their share tags. Of one job, those that share a
+// prefix beyond what all its candidates share go together, the longest group first (so that the
+// job's end is not left to a few long rows) and in a group the longest first.
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room);
+
+// A request in the block.
+struct BlockMember {
+  int32_t priority = 0;
+  int64_t computed_tokens = 0;  // what is lost and computed again when it makes room
+};
+
+// Indices of up to `wanted` requests that make room for one of `priority`: of lower priority, the
+// lowest first, of those the ones that lose least.
+std::vector<size_t> ChooseToSuspend(std::span<const BlockMember> held, int32_t priority,
+                                    int64_t wanted);
 
 }  // namespace nightshift

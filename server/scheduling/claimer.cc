@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/failpoint.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -28,6 +29,7 @@ void Claimer::Begin(const std::string& job_id, int64_t limit) {
         return absl::OkStatus();
       },
       [this, rows, job_id](const absl::Status& status) {
+        Failpoint("claim_committed");
         // The wakeup goes first: after the lock is released the claimer may be gone.
         MutexLock lock(mutex_);
         answers_.push_back({.job_id = job_id,

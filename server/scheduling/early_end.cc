@@ -14,7 +14,13 @@ namespace nightshift {
 namespace {
 
 google::rpc::Status RowErrorOf(const JobRecord& job) {
-  if (job.error.empty()) {
+  if (job.end_state == JobState::kExpired) {
+    return ToRpcStatus(MakeError(
+        absl::StatusCode::kDeadlineExceeded, reason::kJobExpired,
+        absl::StrCat("the completion window of job ", job.id, " closed before this request ended"),
+        {{"job", job.id}, {"code", "batch_expired"}}));
+  }
+  if (job.end_state == JobState::kCancelled) {
     return ToRpcStatus(
         MakeError(absl::StatusCode::kCancelled, reason::kJobCancelled,
                   absl::StrCat("job ", job.id, " was cancelled before this request ended"),
@@ -29,12 +35,23 @@ google::rpc::Status RowErrorOf(const JobRecord& job) {
   return error;
 }
 
+RowState OutcomeOf(const JobRecord& job) {
+  switch (job.end_state) {
+    case JobState::kExpired:
+      return RowState::kExpired;
+    case JobState::kFailed:
+      return RowState::kFailed;
+    default:
+      return RowState::kCancelled;
+  }
+}
+
 }  // namespace
 
 FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header) {
   return {.job_id = job.id,
           .index = header.index,
-          .outcome = job.error.empty() ? RowState::kCancelled : RowState::kFailed,
+          .outcome = OutcomeOf(job),
           .body = BuildErrorResult(header, RowErrorOf(job))};
 }
 

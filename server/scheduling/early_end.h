@@ -1,4 +1,4 @@
-// Rows of a job that ends before they ran: cancelled, or the job cannot run.
+// Rows of a job that ends before they ran: cancelled, its time was up, or it cannot run.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace nightshift {
 
-// The result of one row of a job that is kCancelling: kFailed with the job's error if it has one,
-// else kCancelled. ErrorInfo metadata "code" is what batch files call it: batch_failed or
-// batch_cancelled.
+// The result of one row of a job that is kCancelling, as its end_state says: kCancelled, kExpired, or
+// kFailed with the job's error. ErrorInfo metadata "code" is what batch files call it:
+// batch_cancelled, batch_expired or batch_failed.
 FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header);
 
 // As EndRowEarly, for up to `limit` rows that wait in the store; empty when none is left. Reads the

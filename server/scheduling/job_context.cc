@@ -30,7 +30,14 @@ JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_dire
         absl::DataLossError(absl::StrCat("the stored spec of job ", job.id, " is not readable"));
   }
   const v1::JobSpec& spec = context->spec;
+  absl::StatusOr<JobCalendar> calendar = MakeCalendar(spec);
+  if (calendar.ok()) {
+    context->calendar = *std::move(calendar);
+  } else {
+    context->status.Update(calendar.status());
+  }
   context->job_id = job.id;
+  context->tenant = job.tenant;
   context->priority = job.priority;
   context->create_time_us = job.create_time_us;
   context->key = {job.model, ComputeTypeOf(spec.compute_type(), default_compute_type)};

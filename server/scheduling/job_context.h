@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 
 #include "kernels/dtype.h"
+#include "server/scheduling/job_calendar.h"
 #include "server/scheduling/job_input.h"
 #include "server/store/job_store.h"
 
@@ -25,14 +26,16 @@ struct ModelKey {
 
 struct JobContext {
   std::string job_id;
+  std::string tenant;
   int32_t priority = 0;
   int64_t create_time_us = 0;
   ModelKey key;
   int32_t input_format = 0;
   int32_t max_attempts = 3;
   v1::JobSpec spec;
+  JobCalendar calendar;
   std::unique_ptr<JobInput> input;
-  // DATA_LOSS when the stored spec cannot be read: the job cannot run, its rows still have ids.
+  // DATA_LOSS when the stored spec cannot be read, INVALID_ARGUMENT when its run window cannot: the job cannot run, its rows still have ids.
   absl::Status status;
 };
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 
 namespace nightshift {
@@ -34,6 +35,7 @@ void Publisher::Send(SharedPublication publication) {
   Submit(
       "",
       [publication, now_us](JobStore& store) -> absl::Status {
+        Failpoint("publish_begun");
         const absl::Status saved = store.SaveReports(publication->reports);
         if (!saved.ok()) {
           return saved;
@@ -48,6 +50,7 @@ void Publisher::Send(SharedPublication publication) {
 }
 
 void Publisher::OnAnswer(const SharedPublication& publication, const absl::Status& status) {
+  Failpoint("publish_committed");
   if (status.ok()) {
     std::set<std::string> job_ids;
     for (const FinishedRow& row : publication->rows) {
@@ -57,6 +60,7 @@ void Publisher::OnAnswer(const SharedPublication& publication, const absl::Statu
       store_.events().Notify(job_id);
     }
   }
+  Failpoint("subscribers_told");
   MutexLock lock(mutex_);
   const bool again = absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
   if (again && !giving_up_) {

@@ -257,6 +257,7 @@ PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits) {
   PreparedRow prepared;
   prepared.job = task.job;
   prepared.row = task.row;
+  prepared.share_tag = task.share_tag;
   prepared.header = MakeHeader(task.row, {});
   absl::StatusOr<ParsedRow> parsed = ReadAndParse(*task.job, task.row, limits);
   if (!parsed.ok()) {

@@ -27,11 +27,13 @@ struct RowTask {
   JobContextPtr job;
   ModelTextPtr text;
   ClaimedRow row;
+  double share_tag = 0;  // of FairShare
 };
 
 struct PreparedRow {
   JobContextPtr job;
   ClaimedRow row;
+  double share_tag = 0;
   ResultHeader header;
   EngineRequest request;  // without id and what was generated before; of the first choice
   int32_t num_choices = 1;

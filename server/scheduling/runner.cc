@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
@@ -19,8 +20,10 @@
 #include "server/scheduling/block.h"
 #include "server/scheduling/claimer.h"
 #include "server/scheduling/early_end.h"
+#include "server/scheduling/fair_share.h"
 #include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
+#include "server/scheduling/output_lengths.h"
 #include "server/scheduling/publisher.h"
 #include "server/scheduling/request_preparer.h"
 #include "server/scheduling/sweep_rate.h"
@@ -35,6 +38,10 @@ constexpr int64_t kMaxClaimRows = 256;
 constexpr int64_t kMaxEndedRows = 1000;
 // Fewer free places than this are left until more are free: a commit each would cost more.
 constexpr int64_t kLeastClaimRows = 32;
+// The wall clock may jump: jobs that wait for a time are looked at so often.
+constexpr int64_t kLongestSleepUs = 60'000'000;
+// Of text, for rows of which nothing else is known.
+constexpr int64_t kBytesPerToken = 4;
 
 absl::Status OutOfRange(const char* option, int64_t value) {
   return absl::InvalidArgumentError(
@@ -43,6 +50,11 @@ absl::Status OutOfRange(const char* option, int64_t value) {
 
 bool IsRunnable(const JobRecord& job) {
   return job.state == JobState::kQueued || job.state == JobState::kRunning;
+}
+
+// A row that goes back as it came: what was saved of it before stays.
+RowProgress Untouched(const ClaimedRow& row) {
+  return {.job_id = row.job_id, .index = row.index, .progress = {}};
 }
 
 }  // namespace
@@ -54,7 +66,8 @@ absl::Status RunnerOptions::Validate() const {
       {"max_ready_tokens", max_ready_tokens},
       {"progress_interval_us", progress_interval_us},
       {"store_retry_interval_us", store_retry_interval_us},
-      {"load_retry_interval_us", load_retry_interval_us}};
+      {"load_retry_interval_us", load_retry_interval_us},
+      {"model_slice_us", model_slice_us}};
   for (const auto& [option, value] : counts) {
     if (value < 1) {
       return OutOfRange(option, value);
@@ -90,6 +103,11 @@ class Runner::Loop {
     thread_ = std::thread([this] { Run(); });
   }
 
+  void Hold(bool hold) {
+    holding_ = hold;
+    wakeup_.Notify();
+  }
+
   void Drain() {
     draining_ = true;
     publisher_.GiveUp();
@@ -117,14 +135,22 @@ class Runner::Loop {
   void Run();
   // False when nothing was there to do.
   bool Step();
+  // Until something happens or a job's time comes.
+  void Sleep(int64_t ticket);
 
   // --- what the store says ---
   void RefreshJobs();
   const ActiveJob* FindJob(const std::string& job_id) const;
+  bool MayRun(const ActiveJob& job) const;
   bool HasWork(const ActiveJob& job) const;
-  bool IsEnding(const std::string& job_id) const;
+  std::vector<ShareJob> Shares() const;
+  // Ends jobs whose time is up, begins with those whose time has come.
+  void WatchTimes();
+  int64_t NextTime() const;
 
-  // --- jobs that end early ---
+  // --- jobs that stop or end early ---
+  // Gives rows of jobs that may not run at present back, and forgets those of deleted ones.
+  bool SuspendJobs();
   bool EndJobs();
   void EndRowsInBlock(const ActiveJob& job);
   void FailJob(const std::string& job_id, const std::string& reason, const absl::Status& error);
@@ -133,6 +159,7 @@ class Runner::Loop {
 
   // --- the model ---
   bool ChooseSession();
+  int64_t LoadedUs(const ModelKey& key) const;
   void OpenSession(const ModelKey& key);
   // Wrong weights stay wrong: no job of the model is begun until its pack is written anew.
   void MarkIfLost(const ModelKey& key, const absl::Status& error);
@@ -165,12 +192,19 @@ class Runner::Loop {
 
   Wakeup wakeup_;
   std::atomic<bool> draining_{false};
+  std::atomic<bool> holding_{false};
   std::atomic<bool> jobs_changed_{true};
   Publisher publisher_;
   Claimer claimer_;
   RequestPreparer preparer_;
 
   std::vector<ActiveJob> jobs_;  // in the order in which they should run
+  int64_t now_us_ = 0;           // wall clock, of this sweep edge
+  FairShare share_;
+  OutputLengths lengths_;
+  // When models were loaded last, by the monotonic clock.
+  std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
+  int64_t slice_us_ = 0;  // of session_
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;        // of session_
   bool load_again_ = false;             // the last attempt found no room on the disk
@@ -198,16 +232,13 @@ void Runner::Loop::Run() {
     if (!publisher_.status().ok()) {
       break;  // the store is lost; who owns it ends the daemon
     }
-    if (worked || draining_) {
-      continue;
-    }
-    if (load_again_) {
-      wakeup_.WaitPast(ticket, options_.load_retry_interval_us);
-    } else {
-      wakeup_.WaitPast(ticket);
+    if (!worked && !draining_) {
+      Sleep(ticket);
     }
   }
+  Failpoint("drain_begun");
   GiveAllBack();
+  Failpoint("drain_given_back");
   CloseSession();
   const absl::Status status = publisher_.Flush();
   if (status.ok()) {
@@ -216,9 +247,24 @@ void Runner::Loop::Run() {
   LOG(INFO) << "runner_stopped store=\"" << status.message() << "\"";
 }
 
+void Runner::Loop::Sleep(int64_t ticket) {
+  const int64_t next_us = NextTime();
+  if (!load_again_ && next_us == kNever) {
+    wakeup_.WaitPast(ticket);
+    return;
+  }
+  int64_t left_us = std::clamp<int64_t>(next_us - clock_.WallMicros(), 1, kLongestSleepUs);
+  if (load_again_) {
+    left_us = std::min(left_us, options_.load_retry_interval_us);
+  }
+  wakeup_.WaitPast(ticket, left_us);
+}
+
 bool Runner::Loop::Step() {
   RefreshJobs();
+  WatchTimes();
   bool worked = EndJobs();
+  worked = SuspendJobs() || worked;
   worked = ChooseSession() || worked;
   TakeClaimed();
   TakePrepared();
@@ -252,12 +298,58 @@ void Runner::Loop::RefreshJobs() {
     } else {
       context = MakeJobContext(record, options_.state_directory, options_.engine.compute_type);
       reports_.Begin(record.id, record.report);
+      lengths_.Begin(record.id, record.counts.succeeded, record.prompt_tokens,
+                     record.output_tokens);
     }
     jobs_.push_back({.record = std::move(record), .context = std::move(context)});
   }
   for (const auto& [job_id, context] : known) {
     reports_.End(job_id);
+    lengths_.End(job_id);
+    share_.End(job_id);
   }
+}
+
+void Runner::Loop::WatchTimes() {
+  now_us_ = clock_.WallMicros();
+  const bool due = std::any_of(jobs_.begin(), jobs_.end(), [&](const ActiveJob& job) {
+    const int64_t expire_us = job.record.expire_time_us;
+    return job.record.state != JobState::kCancelling && expire_us > 0 && expire_us <= now_us_;
+  });
+  if (!due) {
+    return;
+  }
+  std::vector<std::string> expired;
+  const absl::Status status = publisher_.Write("", [&](JobStore& store) -> absl::Status {
+    ASSIGN_OR_RETURN(expired, store.ExpireJobs(now_us_));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    LOG(ERROR) << "jobs_not_expired error=\"" << status.message() << "\"";
+    return;
+  }
+  for (const std::string& job_id : expired) {
+    LOG(INFO) << "job_expired job=" << job_id;
+    store_.events().Notify(job_id);
+  }
+  jobs_changed_ = true;
+  RefreshJobs();
+}
+
+int64_t Runner::Loop::NextTime() const {
+  int64_t next_us = kNever;
+  for (const ActiveJob& job : jobs_) {
+    if (job.record.state == JobState::kCancelling) {
+      continue;
+    }
+    if (job.record.expire_time_us > 0) {
+      next_us = std::min(next_us, job.record.expire_time_us);
+    }
+    if (IsRunnable(job.record)) {
+      next_us = std::min(next_us, job.context->calendar.NextChange(now_us_));
+    }
+  }
+  return next_us;
 }
 
 const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) const {
@@ -266,22 +358,33 @@ const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) 
   return found == jobs_.end() ? nullptr : &*found;
 }
 
+bool Runner::Loop::MayRun(const ActiveJob& job) const {
+  return !holding_ && IsRunnable(job.record) && job.context->calendar.MayRun(now_us_);
+}
+
 bool Runner::Loop::HasWork(const ActiveJob& job) const {
-  return IsRunnable(job.record) &&
+  return MayRun(job) &&
          (job.record.counts.pending > 0 || in_hand_.count(job.record.id) != 0 ||
           job.record.id == claiming_job_);
 }
 
-bool Runner::Loop::IsEnding(const std::string& job_id) const {
-  const ActiveJob* job = FindJob(job_id);
-  return job != nullptr && !IsRunnable(job->record);
+std::vector<ShareJob> Runner::Loop::Shares() const {
+  std::vector<ShareJob> shares;
+  for (const ActiveJob& job : jobs_) {
+    shares.push_back({.id = job.record.id,
+                      .tenant = job.record.tenant,
+                      .priority = job.record.priority,
+                      .wants = MayRun(job) && job.record.counts.pending > 0 &&
+                               job.context->key == session_->key});
+  }
+  return shares;
 }
 
 bool Runner::Loop::EndJobs() {
   std::vector<std::pair<std::string, absl::Status>> unreadable;
   for (const ActiveJob& job : jobs_) {
-    if (IsRunnable(job.record)) {
-      if (!job.context->status.ok()) {
+    if (job.record.state != JobState::kCancelling) {
+      if (IsRunnable(job.record) && !job.context->status.ok()) {
         unreadable.emplace_back(job.record.id, job.context->status);
       }
       continue;
@@ -308,6 +411,34 @@ bool Runner::Loop::EndJobs() {
     FailJob(job_id, reason::kRecordCorrupt, status);
   }
   return !unreadable.empty();
+}
+
+bool Runner::Loop::SuspendJobs() {
+  if (holding_ && session_ != nullptr) {
+    GiveAllBack();
+    CloseSession();
+    return true;
+  }
+  if (block_ == nullptr) {
+    return false;
+  }
+  std::vector<RowProgress> back;
+  std::map<std::string, int64_t> deleted;
+  for (const auto& [job_id, rows] : in_hand_) {
+    const ActiveJob* job = FindJob(job_id);
+    if (job == nullptr) {
+      deleted[job_id] = static_cast<int64_t>(block_->TakeJob(job_id).size());
+    } else if (job->record.state != JobState::kCancelling && !MayRun(*job)) {
+      for (const BlockRow& row : block_->TakeJob(job_id)) {
+        back.push_back(block_->ProgressOf(row));
+      }
+    }
+  }
+  for (const auto& [job_id, rows] : deleted) {
+    LetGo(job_id, rows);
+  }
+  GiveBack(std::move(back), /*count_attempt=*/false);
+  return false;
 }
 
 void Runner::Loop::EndRowsInBlock(const ActiveJob& job) {
@@ -349,12 +480,17 @@ bool Runner::Loop::ChooseSession() {
   for (const ActiveJob& job : jobs_) {
     if (job.context->status.ok()) {
       demand.push_back(
-          {.key = job.context->key, .priority = job.record.priority, .has_work = HasWork(job)});
+          {.key = job.context->key,
+           .priority = job.record.priority,
+           .has_work = HasWork(job),
+           .model_loaded_us = LoadedUs(job.context->key)});
     }
   }
   const std::optional<ModelKey> loaded =
       session_ == nullptr ? std::nullopt : std::optional(session_->key);
-  const std::optional<ModelKey> chosen = ChooseModel(demand, loaded);
+  const bool slice_is_over =
+      loaded.has_value() && clock_.MonotonicMicros() - LoadedUs(*loaded) >= slice_us_;
+  const std::optional<ModelKey> chosen = ChooseModel(demand, loaded, slice_is_over);
   if (chosen == loaded) {
     load_again_ = false;
     return false;
@@ -363,6 +499,11 @@ bool Runner::Loop::ChooseSession() {
   CloseSession();
   OpenSession(*chosen);
   return !load_again_;
+}
+
+int64_t Runner::Loop::LoadedUs(const ModelKey& key) const {
+  const auto found = loaded_us_.find({key.model, key.compute_type});
+  return found == loaded_us_.end() ? 0 : found->second;
 }
 
 void Runner::Loop::OpenSession(const ModelKey& key) {
@@ -381,9 +522,12 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
     FailJobsOf(key, session.status());
     return;
   }
+  Failpoint("model_loaded");
   session_ = *std::move(session);
-  block_ = std::make_unique<Block>(*session_);
+  block_ = std::make_unique<Block>(*session_, lengths_);
   progress_saved_us_ = clock_.MonotonicMicros();
+  loaded_us_[{key.model, key.compute_type}] = progress_saved_us_;
+  slice_us_ = SliceOf(options_.model_slice_us, progress_saved_us_ - start_us);
   rate_ = SweepRate();
   times_ = SweepTimes();
   {
@@ -415,11 +559,11 @@ void Runner::Loop::GiveAllBack() {
   TakeClaimed();
   std::vector<RowProgress> rows;
   for (const RowTask& task : preparer_.TakeQueued()) {
-    rows.push_back({.job_id = task.row.job_id, .index = task.row.index, .progress = {}});
+    rows.push_back(Untouched(task.row));
   }
   preparer_.WaitUntilIdle();
   for (const PreparedRow& prepared : preparer_.TakeReady()) {
-    rows.push_back({.job_id = prepared.row.job_id, .index = prepared.row.index, .progress = {}});
+    rows.push_back(Untouched(prepared.row));
   }
   if (block_ != nullptr) {
     for (const BlockRow& row : block_->TakeAll()) {
@@ -449,6 +593,9 @@ void Runner::Loop::GiveBack(std::vector<RowProgress> rows, bool count_attempt) {
                    << " error=\"" << status.message() << "\"";
     }
     LetGo(job_id, static_cast<int64_t>(of_job.size()));
+    if (in_hand_.count(job_id) == 0) {
+      share_.Return(job_id);
+    }
   }
 }
 
@@ -467,9 +614,16 @@ void Runner::Loop::TakeClaimed() {
       continue;  // deleted meanwhile, or somebody ended it
     }
     in_hand_[answer.job_id] += static_cast<int64_t>(answer.rows.size());
+    const std::vector<ShareJob> shares = Shares();
+    const auto chosen = static_cast<size_t>(job - jobs_.data());
     std::vector<RowTask> tasks;
     for (ClaimedRow& row : answer.rows) {
-      tasks.push_back({.job = job->context, .text = session_->text, .row = std::move(row)});
+      const double tokens = lengths_.MeanTokens(
+          answer.job_id, static_cast<double>(row.length / kBytesPerToken + 1));
+      tasks.push_back({.job = job->context,
+                       .text = session_->text,
+                       .row = std::move(row),
+                       .share_tag = share_.Take(shares, chosen, tokens)});
     }
     preparer_.Push(std::move(tasks));
   }
@@ -479,16 +633,23 @@ void Runner::Loop::TakePrepared() {
   if (!HasRoomForTokens()) {
     return;
   }
+  std::vector<RowProgress> back;
   for (PreparedRow& prepared : preparer_.TakeReady()) {
     const std::string& job_id = prepared.row.job_id;
-    if (IsEnding(job_id)) {
-      finished_.push_back(EndRowEarly(FindJob(job_id)->record, prepared.header));
+    const ActiveJob* job = FindJob(job_id);
+    if (job == nullptr) {
+      LetGo(job_id, 1);  // deleted meanwhile
+    } else if (job->record.state == JobState::kCancelling) {
+      finished_.push_back(EndRowEarly(job->record, prepared.header));
+    } else if (!MayRun(*job)) {
+      back.push_back(Untouched(prepared.row));
     } else if (!prepared.status.ok()) {
       finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
     } else {
       block_->Add(std::move(prepared));
     }
   }
+  GiveBack(std::move(back), /*count_attempt=*/false);
 }
 
 bool Runner::Loop::HasRoomForTokens() {
@@ -507,13 +668,11 @@ void Runner::Loop::ClaimAhead() {
   if (free_places < std::clamp<int64_t>(options_.max_ready_requests / 4, 1, kLeastClaimRows)) {
     return;
   }
-  for (const ActiveJob& job : jobs_) {
-    if (IsRunnable(job.record) && job.record.counts.pending > 0 &&
-        job.context->key == session_->key) {
-      claiming_job_ = job.record.id;
-      claimer_.Begin(job.record.id, std::min(free_places, kMaxClaimRows));
-      return;
-    }
+  const std::vector<ShareJob> shares = Shares();
+  const std::optional<size_t> next = share_.Next(shares);
+  if (next.has_value()) {
+    claiming_job_ = shares[*next].id;
+    claimer_.Begin(claiming_job_, std::min(free_places, kMaxClaimRows));
   }
 }
 
@@ -528,6 +687,7 @@ bool Runner::Loop::Sweep() {
     return false;
   }
   block_->Admit(finished_);
+  share_.Serve(block_->served_tag());
   if (block_->num_held() == 0) {
     return false;
   }
@@ -539,6 +699,7 @@ bool Runner::Loop::Sweep() {
   if (unreadable_ == session_->key) {
     unreadable_.reset();
   }
+  Failpoint("sweep_done");
   CountSweep(*std::move(sweep));
   return true;
 }
@@ -663,6 +824,10 @@ void Runner::Start() {
 
 void Runner::Drain() {
   loop_->Drain();
+}
+
+void Runner::Hold(bool hold) {
+  loop_->Hold(hold);
 }
 
 RunnerStatus Runner::status() const {

@@ -31,7 +31,9 @@ struct RunnerOptions {
   int64_t store_retry_interval_us = 1'000'000;  // between writes while the disk is full
   // Between attempts to load a model while the disk has no room for its keys and values.
   int64_t load_retry_interval_us = 10'000'000;
-  ParseLimits limits;                           // as at acceptance
+  // While jobs of the same priority wait for another model; see SliceOf.
+  int64_t model_slice_us = 1'800'000'000;
+  ParseLimits limits;  // as at acceptance
 
   // INVALID_ARGUMENT naming the option and its value.
   absl::Status Validate() const;
@@ -59,6 +61,9 @@ class Runner {
   // Ends the current sweep, publishes what finished, gives the rest back with its progress, and
   // stops the thread. Idempotent; waits.
   void Drain();
+  // While held, nothing runs: rows are given back at the next sweep edge, the model is unloaded, and
+  // what is in the store waits. Jobs end and expire all the same. Any thread; does not wait.
+  void Hold(bool hold);
   RunnerStatus status() const;
   // The last steps, at most kMaxTraceSteps, of the model that was loaded last.
   std::vector<StepTimes> timeline() const;

@@ -97,6 +97,7 @@ class RunnerWorld {
     job.input_format = v1::INPUT_FORMAT_JSONL;
     job.input_file = "jobs/" + job_id;
     job.create_time_us = ++last_create_time_us_;
+    job.expire_time_us = expire_after_us == 0 ? 0 : clock.WallMicros() + expire_after_us;
     std::vector<NewRow> stored;
     std::string input;
     for (const InputRow& row : rows) {
@@ -215,6 +216,7 @@ class RunnerWorld {
   FakeEngineOptions fake_engine;
   FakeEngineControl control;
   FakeClock clock;
+  int64_t expire_after_us = 0;  // of jobs that are submitted; 0: never
 
  private:
   std::unique_ptr<JobStore> OpenStore() {
