@@ -49,6 +49,7 @@ struct Written {
   PlanFlags plan;
   std::string max_input;
   std::string max_line;
+  std::string disk_reserve;
   std::string config;
   bool check_config = false;
   bool print_config = false;
@@ -155,6 +156,15 @@ class Declaration {
         [&options] { return SizeText(options.max_line_bytes); });
     AddNumber("max-choices", options.max_choices, "completions of one row, its n");
     AddNumber("max-uploads", options.max_uploads, "inputs received at one time");
+    Add("disk-reserve", written.disk_reserve,
+        "free disk below which no job is accepted (default: the larger of 5 % and 2GiB)",
+        [&options] {
+          return options.disk_reserve_bytes < 0 ? "default" : SizeText(options.disk_reserve_bytes);
+        });
+    AddNumber("keep-results", options.keep_results_days,
+              "days for which input and results of a job that has ended are kept");
+    AddNumber("keep-records", options.keep_records_days,
+              "days for which the record of a job that has ended is kept");
     AddText("ready-file", options.ready_file, "gets the addresses once they accept calls");
     app_.add_flag("--check-config", written.check_config, "checks the options and ends")
         ->configurable(false);
@@ -380,6 +390,7 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSizeFlag("memory-budget", written.memory_budget, options.memory_budget_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("weight-budget", written.weight_budget, options.weight_budget_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-input-bytes", written.max_input, options.max_input_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("disk-reserve", written.disk_reserve, options.disk_reserve_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   TierFlags tiers = written.tiers;
@@ -493,6 +504,8 @@ absl::Status Options::Validate() const {
   RETURN_IF_ERROR(check("max-requests-per-job", max_requests_per_job, 1, 1'000'000'000));
   RETURN_IF_ERROR(check("max-input-bytes", max_input_bytes, 1, int64_t{1} << 44));
   RETURN_IF_ERROR(check("max-line-bytes", max_line_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("keep-results", keep_results_days, 1, 36500));
+  RETURN_IF_ERROR(check("keep-records", keep_records_days, keep_results_days, 36500));
   RETURN_IF_ERROR(check("max-choices", max_choices, 1, 1024));
   RETURN_IF_ERROR(check("max-uploads", max_uploads, 1, 4096));
   if (state_directory.empty()) {

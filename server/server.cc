@@ -11,6 +11,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 #include "server/security/identifiers.h"
+#include "server/store/backup.h"
 #include "server/store/recovery.h"
 #include "server/store/sqlite_job_store.h"
 
@@ -18,6 +19,7 @@ namespace nightshift {
 namespace {
 
 constexpr int64_t kMicrosPerSecond = 1'000'000;
+constexpr int64_t kMicrosPerDay = 24 * 3600 * kMicrosPerSecond;
 // Chunks of uploads and small jobs; both are bounded by the disk.
 constexpr int kTaskThreads = 4;
 constexpr int64_t kMaxQueuedTasks = 256;
@@ -33,6 +35,7 @@ RpcLimits MakeRpcLimits(const Options& options) {
   limits.max_input_bytes = options.max_input_bytes;
   limits.max_rows = options.max_requests_per_job;
   limits.max_uploads = options.max_uploads;
+  limits.disk_reserve_bytes = options.disk_reserve_bytes;
   return limits;
 }
 
@@ -103,10 +106,22 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
   ASSIGN_OR_RETURN(state_, StateDirectory::Open(options.state_directory));
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteJobStore> store,
                    SqliteJobStore::Open({.path = state_->database_path()}));
+  database_ = store.get();
   StoreActorOptions actor;
   actor.on_fatal = parts.on_fatal;
   store_ = std::make_unique<StoreActor>(std::move(store), std::move(actor));
-  return RecoverState(*store_, *state_);
+  RETURN_IF_ERROR(RecoverState(*store_, *state_));
+  uploads_ = std::make_unique<KeptUploads>(
+      KeptUploadsOptions{.directory = state_->uploads_path(),
+                         .max_idle_bytes = options.max_input_bytes},
+      clock_);
+  JanitorOptions janitor;
+  janitor.state_directory = state_->path();
+  janitor.keep_results_us = options.keep_results_days * kMicrosPerDay;
+  janitor.keep_records_us = options.keep_records_days * kMicrosPerDay;
+  janitor.on_round = [this] { uploads_->RemoveExpired(); };
+  janitor_ = std::make_unique<Janitor>(std::move(janitor), *store_, clock_);
+  return absl::OkStatus();
 }
 
 absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
@@ -119,6 +134,8 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
                      .tasks = *tasks_,
                      .scans = *scans_,
                      .calls = calls_,
+                     .uploads = *uploads_,
+                     .janitor = *janitor_,
                      .tokens = PageTokens(),
                      .limits = MakeRpcLimits(options),
                      .jobs_directory = state_->jobs_path(),
@@ -128,7 +145,9 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
                                                  ? v1::COMPUTE_TYPE_CHOICE_F32
                                                  : v1::COMPUTE_TYPE_CHOICE_BF16,
                      .runner_status = [this] { return runner_->status(); },
-                     .timeline = [this] { return runner_->timeline(); }});
+                     .timeline = [this] { return runner_->timeline(); },
+                     .set_drain = [this](bool drain) { SetDrain(drain); },
+                     .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(
@@ -145,6 +164,25 @@ Server::~Server() {
   if (listener_ != nullptr) {
     Drain();
   }
+}
+
+void Server::SetDrain(bool drain) {
+  LOG(INFO) << "drain_set drain=" << drain;
+  calls_.RefuseJobs(drain);
+  runner_->Hold(drain);
+  if (!calls_.draining()) {
+    listener_->SetServing(!drain);
+    listener_->SetEngineServing(!drain);
+  }
+}
+
+absl::StatusOr<v1::BackupResponse> Server::Backup(const std::string& directory) {
+  ASSIGN_OR_RETURN(const BackupReport report,
+                   BackupState(*database_, *janitor_, state_->path(), directory));
+  v1::BackupResponse response;
+  response.set_jobs(report.jobs);
+  response.set_bytes(report.bytes);
+  return response;
 }
 
 bool Server::Drain() {

@@ -18,12 +18,15 @@
 #include "kernels/base/clock.h"
 #include "server/options.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/kept_uploads.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/rpc_context.h"
 #include "server/rpc/server_service.h"
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/store/janitor.h"
+#include "server/store/sqlite_job_store.h"
 #include "server/store/state_directory.h"
 #include "server/store/store_actor.h"
 
@@ -64,6 +67,9 @@ class Server {
   Server() = default;
   absl::Status OpenStore(const Options& options, const ServerParts& parts);
   absl::Status Listen(const Options& options, const ServerParts& parts);
+  // Refuses new jobs and lets nothing run, or undoes that.
+  void SetDrain(bool drain);
+  absl::StatusOr<v1::BackupResponse> Backup(const std::string& directory);
 
   // Most patience for open calls after everything else has ended.
   std::atomic<int64_t> patience_us_{10'000'000};
@@ -71,8 +77,11 @@ class Server {
   bool calls_ended_ = false;
   RealClock clock_;
   std::unique_ptr<StateDirectory> state_;
+  SqliteJobStore* database_ = nullptr;  // store_'s
   std::unique_ptr<StoreActor> store_;
   std::unique_ptr<ModelCatalog> catalog_;
+  std::unique_ptr<KeptUploads> uploads_;
+  std::unique_ptr<Janitor> janitor_;
   std::unique_ptr<Runner> runner_;
   OpenCalls calls_;
   std::unique_ptr<RpcContext> context_;

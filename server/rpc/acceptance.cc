@@ -10,9 +10,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/rpc_error.h"
+#include "server/rpc/disk_reserve.h"
 #include "server/rpc/job_spec.h"
 #include "server/rpc/job_view.h"
 #include "server/rpc/status_bridge.h"
@@ -22,7 +24,6 @@
 namespace nightshift {
 namespace {
 
-constexpr char kTenant[] = "default";
 // Rows of one store write: about 60 bytes each, so a transaction of a few hundred KiB.
 constexpr int64_t kRowsPerWrite = 4096;
 constexpr int64_t kRetryDelayMs = 1000;
@@ -121,7 +122,7 @@ class Acceptance::InFlight {
 };
 
 absl::Status Acceptance::Check(const Submission& submission) const {
-  if (context_.calls.draining()) {
+  if (context_.calls.refuses_jobs()) {
     return Draining();
   }
   if (!submission.job_id.empty() && !IsJobId(submission.job_id)) {
@@ -130,7 +131,8 @@ absl::Status Acceptance::Check(const Submission& submission) const {
   if (!submission.request_id.empty() && !IsUuid(submission.request_id)) {
     return MakeFieldError(reason::kFieldInvalid, {{"request_id", "must be a UUID"}});
   }
-  return CheckSpec(submission.spec, context_.limits.parse);
+  RETURN_IF_ERROR(CheckSpec(submission.spec, context_.limits.parse));
+  return CheckDiskReserve(context_, 0);
 }
 
 absl::Status Acceptance::CheckModel(const std::string& name) const {
@@ -138,13 +140,13 @@ absl::Status Acceptance::CheckModel(const std::string& name) const {
 }
 
 absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
-                                           std::unique_ptr<Upload> upload) {
+                                           Upload& upload) {
   RETURN_IF_ERROR(Check(submission));
   const InFlight in_flight(*this, submission.request_id);
   if (!in_flight.first()) {
     return InProgress(submission.request_id);
   }
-  const std::string fingerprint = Fingerprint(submission, upload->sha256());
+  const std::string fingerprint = Fingerprint(submission, upload.sha256());
   ASSIGN_OR_RETURN(std::optional<v1::Job> earlier, FindEarlier(submission, fingerprint));
   if (earlier) {
     return *std::move(earlier);
@@ -155,7 +157,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
       submission.spec,
       {.model = model.name, .compute_type = context_.default_compute_type, .seed = DrawSeed()});
   ASSIGN_OR_RETURN(const std::unique_ptr<InputScan> scan,
-                   InputScan::Run({.fd = upload->fd(),
+                   InputScan::Run({.fd = upload.fd(),
                                    .format = submission.format,
                                    .limits = context_.limits.parse,
                                    .max_rows = context_.limits.max_rows,
@@ -179,10 +181,14 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   record.spec = spec.SerializeAsString();
   record.priority = spec.priority();
   record.input_format = submission.format;
+  record.retry_of = submission.retry_of;
+  if (spec.has_completion_window()) {
+    record.expire_time_us = record.create_time_us + WindowMicros(spec.completion_window());
+  }
   const std::string file =
       record.uid + (submission.format == v1::INPUT_FORMAT_JSONL ? ".jsonl" : ".requests");
   record.input_file = absl::StrCat(context_.jobs_prefix, "/", file);
-  RETURN_IF_ERROR(upload->Publish(context_.jobs_directory, file));
+  RETURN_IF_ERROR(upload.Publish(context_.jobs_directory, file));
   auto job = Insert(record, *scan);
   if (!job.ok()) {
     ::unlink(absl::StrCat(context_.jobs_directory, "/", file).c_str());
@@ -191,7 +197,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   LOG(INFO) << "job_accepted job=" << record.id << " model=" << record.model
             << " rows=" << scan->num_rows() << " invalid_rows=" << scan->num_invalid()
             << " ignored_fields=" << scan->num_ignored_fields()
-            << " input_bytes=" << upload->committed_bytes();
+            << " input_bytes=" << upload.committed_bytes();
   return job;
 }
 
@@ -214,7 +220,7 @@ absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission&
                                   JobName(record->id), ", whose input, options or job id differ"),
                      {{"job", JobName(record->id)}, {"request_id", submission.request_id}});
   }
-  ASSIGN_OR_RETURN(v1::Job job, MakeJob(*record, 0.0));
+  ASSIGN_OR_RETURN(v1::Job job, MakeJob(*record, MomentOf(context_)));
   return std::optional<v1::Job>(std::move(job));
 }
 
@@ -236,6 +242,7 @@ absl::StatusOr<v1::Job> Acceptance::Insert(JobRecord record, InputScan& scan) {
     return JobExists(job_id);
   }
   RETURN_IF_ERROR(inserted);
+  Failpoint("job_committed");
   return View(job_id);
 }
 
@@ -257,6 +264,7 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
         };
         RETURN_IF_ERROR(context_.store.WriteAndWait(last ? record.id : "", insert));
         first = false;
+        Failpoint("rows_committed");
         inserted += static_cast<int64_t>(rows.size());
         return context_.calls.draining() && !last ? Draining() : absl::OkStatus();
       });
@@ -271,7 +279,7 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
 
 absl::StatusOr<v1::Job> Acceptance::View(const std::string& job_id) {
   ASSIGN_OR_RETURN(const JobRecord record, context_.store.store().GetJob(job_id));
-  return MakeJob(record, 0.0);
+  return MakeJob(record, MomentOf(context_));
 }
 
 }  // namespace nightshift

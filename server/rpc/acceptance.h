@@ -27,6 +27,7 @@ struct Submission {
   v1::JobSpec spec;        // as sent
   v1::InputFormat format = v1::INPUT_FORMAT_JSONL;
   bool validate_only = false;
+  std::string retry_of = {};  // id of the job whose rows these are; empty for none
 };
 
 // Thread-safe. Accept blocks (disk, store): for task threads.
@@ -34,20 +35,20 @@ class Acceptance {
  public:
   explicit Acceptance(RpcContext& context) : context_(context) {}
 
-  // Errors: UNAVAILABLE (draining), INVALID_ARGUMENT, UNIMPLEMENTED (fields of later versions).
-  // Pure but for draining.
+  // Errors: UNAVAILABLE (draining), INVALID_ARGUMENT, UNIMPLEMENTED (fields of later versions),
+  // RESOURCE_EXHAUSTED (DISK_RESERVE).
   absl::Status Check(const Submission& submission) const;
 
   // NOT_FOUND (MODEL_NOT_FOUND) or FAILED_PRECONDITION (MODEL_UNAVAILABLE). May read the disk.
   absl::Status CheckModel(const std::string& name) const;
 
-  // Stores the job whose input is `upload` (finished). A submission with the request_id and body of
+  // Stores the job whose input is `upload` (finished), and moves its file. A submission with the request_id and body of
   // a stored one gives that job. With validate_only nothing is stored: the answer has the resolved
   // spec and the counts that the job would start with.
   // Errors: ALREADY_EXISTS (JOB_EXISTS,
   // REQUEST_ID_REUSED), ABORTED (REQUEST_IN_PROGRESS), NOT_FOUND or FAILED_PRECONDITION (model),
   // INVALID_ARGUMENT (input), RESOURCE_EXHAUSTED (disk), UNAVAILABLE (draining).
-  absl::StatusOr<v1::Job> Accept(const Submission& submission, std::unique_ptr<Upload> upload);
+  absl::StatusOr<v1::Job> Accept(const Submission& submission, Upload& upload);
 
  private:
   class InFlight;

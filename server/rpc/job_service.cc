@@ -1,11 +1,14 @@
 #include "server/rpc/job_service.h"
 
-#include "server/rpc/cancel_call.h"
+#include "server/rpc/change_call.h"
+#include "server/rpc/delete_call.h"
 #include "server/rpc/read_calls.h"
 #include "server/rpc/results_call.h"
+#include "server/rpc/retry_call.h"
 #include "server/rpc/status_bridge.h"
 #include "server/rpc/submit_call.h"
 #include "server/rpc/submit_stream_call.h"
+#include "server/rpc/upload_status_call.h"
 #include "server/rpc/wait_call.h"
 
 namespace nightshift {
@@ -42,7 +45,8 @@ grpc::ServerUnaryReactor* JobServiceRpc::WaitJob(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* JobServiceRpc::CancelJob(grpc::CallbackServerContext* context,
                                                    const v1::CancelJobRequest* request,
                                                    v1::Job* response) {
-  return StartCall<CancelCall>(context, *request, response, context_);
+  return StartCall<ChangeCall>(context, kCancelChange, request->name(), request->etag(), response,
+                               context_);
 }
 
 grpc::ServerWriteReactor<v1::ResultBatch>* JobServiceRpc::StreamResults(
@@ -51,33 +55,35 @@ grpc::ServerWriteReactor<v1::ResultBatch>* JobServiceRpc::StreamResults(
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::GetUploadStatus(
-    grpc::CallbackServerContext* context, const v1::GetUploadStatusRequest* /*request*/,
-    v1::UploadStatus* /*response*/) {
-  return Refuse(*context, "GetUploadStatus");
+    grpc::CallbackServerContext* context, const v1::GetUploadStatusRequest* request,
+    v1::UploadStatus* response) {
+  return StartCall<UploadStatusCall>(context, request->request_id(), response, context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::PauseJob(grpc::CallbackServerContext* context,
-                                                  const v1::PauseJobRequest* /*request*/,
-                                                  v1::Job* /*response*/) {
-  return Refuse(*context, "PauseJob");
+                                                  const v1::PauseJobRequest* request,
+                                                  v1::Job* response) {
+  return StartCall<ChangeCall>(context, kPauseChange, request->name(), request->etag(), response,
+                               context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::ResumeJob(grpc::CallbackServerContext* context,
-                                                   const v1::ResumeJobRequest* /*request*/,
-                                                   v1::Job* /*response*/) {
-  return Refuse(*context, "ResumeJob");
+                                                   const v1::ResumeJobRequest* request,
+                                                   v1::Job* response) {
+  return StartCall<ChangeCall>(context, kResumeChange, request->name(), request->etag(), response,
+                               context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::RetryFailed(grpc::CallbackServerContext* context,
-                                                     const v1::RetryFailedRequest* /*request*/,
-                                                     v1::Job* /*response*/) {
-  return Refuse(*context, "RetryFailed");
+                                                     const v1::RetryFailedRequest* request,
+                                                     v1::Job* response) {
+  return StartCall<RetryCall>(context, *request, response, context_, acceptance_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::DeleteJob(grpc::CallbackServerContext* context,
-                                                   const v1::DeleteJobRequest* /*request*/,
-                                                   google::protobuf::Empty* /*response*/) {
-  return Refuse(*context, "DeleteJob");
+                                                   const v1::DeleteJobRequest* request,
+                                                   google::protobuf::Empty* response) {
+  return StartCall<DeleteCall>(context, *request, response, context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::GetPolicy(grpc::CallbackServerContext* context,

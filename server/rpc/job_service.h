@@ -36,8 +36,6 @@ class JobServiceRpc : public v1::JobService::CallbackService {
                                       v1::Job* response) override;
   grpc::ServerWriteReactor<v1::ResultBatch>* StreamResults(
       grpc::CallbackServerContext* context, const v1::StreamResultsRequest* request) override;
-
-  // Not in this version.
   grpc::ServerUnaryReactor* GetUploadStatus(grpc::CallbackServerContext* context,
                                             const v1::GetUploadStatusRequest* request,
                                             v1::UploadStatus* response) override;
@@ -53,6 +51,8 @@ class JobServiceRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,
                                       google::protobuf::Empty* response) override;
+
+  // Not in this version.
   grpc::ServerUnaryReactor* GetPolicy(grpc::CallbackServerContext* context,
                                       const v1::GetPolicyRequest* request,
                                       v1::Policy* response) override;

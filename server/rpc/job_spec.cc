@@ -10,6 +10,7 @@
 #include "server/input/request_check.h"
 #include "server/input/rpc_error.h"
 #include "server/rpc/status_bridge.h"
+#include "server/scheduling/job_calendar.h"
 
 namespace nightshift {
 namespace {
@@ -17,23 +18,39 @@ namespace {
 constexpr int32_t kDefaultAttempts = 3;
 constexpr int32_t kMaxAttempts = 100;
 constexpr int kMaxLabels = 16;
+constexpr int32_t kNanosPerSecond = 1'000'000'000;
+constexpr int64_t kMaxWindowSeconds = int64_t{3650} * 24 * 3600;
+constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
 constexpr size_t kMaxLabelKeyBytes = 64;
 constexpr size_t kMaxLabelValueBytes = 512;
 
 absl::Status CheckLaterFields(const v1::JobSpec& spec) {
-  if (spec.has_completion_window()) {
-    return NotInThisVersion("spec.completion_window");
-  }
-  if (spec.has_not_before()) {
-    return NotInThisVersion("spec.not_before");
-  }
-  if (!spec.run_window().empty()) {
-    return NotInThisVersion("spec.run_window");
-  }
   if (!spec.after_job().empty()) {
     return NotInThisVersion("spec.after_job");
   }
   return absl::OkStatus();
+}
+
+void CheckTimes(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
+  const google::protobuf::Duration& window = spec.completion_window();
+  const bool positive = window.seconds() >= 0 && window.nanos() >= 0 &&
+                        (window.seconds() > 0 || window.nanos() > 0);
+  if (spec.has_completion_window() &&
+      (!positive || window.seconds() > kMaxWindowSeconds || window.nanos() >= kNanosPerSecond)) {
+    violations.push_back({"spec.completion_window",
+                          absl::StrCat("must be above 0 and at most ", kMaxWindowSeconds, " s")});
+  }
+  const google::protobuf::Timestamp& start = spec.not_before();
+  if (start.seconds() < 0 || start.seconds() > kMaxTimeSeconds || start.nanos() < 0 ||
+      start.nanos() >= kNanosPerSecond) {
+    violations.push_back({"spec.not_before", "is no time between the years 1970 and 9999"});
+  }
+  if (spec.run_window().empty()) {
+    return;
+  }
+  if (const auto parsed = RunWindow::Parse(spec.run_window()); !parsed.ok()) {
+    violations.push_back({"spec.run_window", std::string(parsed.status().message())});
+  }
 }
 
 void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
@@ -79,6 +96,7 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
     violations.push_back({"spec.max_attempts", absl::StrCat("is ", spec.max_attempts(),
                                                             ", must be 0 (3) to ", kMaxAttempts)});
   }
+  CheckTimes(spec, violations);
   CheckLabels(spec, violations);
   return violations.empty() ? absl::OkStatus() : MakeFieldError(reason, violations);
 }
@@ -113,12 +131,19 @@ v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
   resolved.set_num_choices(1);
   resolved.MergeFrom(spec.sampling());
   spec.mutable_sampling()->Swap(&resolved);
+  if (!spec.run_window().empty()) {
+    spec.set_run_window(RunWindow::Parse(spec.run_window())->ToString());  // with its zone
+  }
   v1::PromptOptions prompt;
   prompt.set_parse_special_in_content(false);
   prompt.set_add_generation_prompt(true);
   prompt.MergeFrom(spec.prompt_options());
   spec.mutable_prompt_options()->Swap(&prompt);
   return spec;
+}
+
+int64_t WindowMicros(const google::protobuf::Duration& window) {
+  return window.seconds() * 1'000'000 + window.nanos() / 1000;
 }
 
 }  // namespace nightshift

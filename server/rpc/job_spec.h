@@ -26,4 +26,7 @@ struct SpecDefaults {
 };
 v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults);
 
+// Of a window that CheckSpec let through.
+int64_t WindowMicros(const google::protobuf::Duration& window);
+
 }  // namespace nightshift

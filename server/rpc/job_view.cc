@@ -10,6 +10,7 @@
 
 #include "kernels/base/checksum.h"
 #include "server/input/rpc_error.h"
+#include "server/scheduling/job_calendar.h"
 #include "server/security/identifiers.h"
 
 namespace nightshift {
@@ -24,7 +25,7 @@ void SetTime(int64_t wall_us, google::protobuf::Timestamp& time) {
 }
 
 int64_t Done(const RowCounts& counts) {
-  return counts.succeeded + counts.failed + counts.cancelled;
+  return counts.succeeded + counts.failed + counts.cancelled + counts.expired;
 }
 
 // What is left, at the tokens that a finished row took on average and the daemon's rate now.
@@ -54,10 +55,14 @@ v1::Progress MakeProgress(const JobRecord& record, double tokens_per_second) {
   return progress;
 }
 
-std::string Etag(const JobRecord& record) {
-  const std::string state = absl::StrCat(record.uid, "/", static_cast<int>(record.state), "/",
-                                         record.last_seq, "/", record.counts.running);
-  return absl::StrCat(absl::Hex(Xxh3(std::as_bytes(std::span(state))), absl::kZeroPad16));
+void SetNextRun(const JobRecord& record, int64_t now_us, v1::Job& job) {
+  if (record.state != JobState::kQueued && record.state != JobState::kRunning) {
+    return;
+  }
+  const absl::StatusOr<JobCalendar> calendar = MakeCalendar(job.spec());
+  if (calendar.ok() && !calendar->MayRun(now_us)) {
+    SetTime(calendar->NextRun(now_us), *job.mutable_next_run_time());
+  }
 }
 
 absl::Status BrokenRecord(const JobRecord& record, absl::string_view field) {
@@ -68,7 +73,23 @@ absl::Status BrokenRecord(const JobRecord& record, absl::string_view field) {
 
 }  // namespace
 
-absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_second) {
+std::string JobEtag(const JobRecord& record) {
+  const std::string state = absl::StrCat(record.uid, "/", static_cast<int>(record.state), "/",
+                                         record.last_seq, "/", record.counts.running);
+  return absl::StrCat(absl::Hex(Xxh3(std::as_bytes(std::span(state))), absl::kZeroPad16));
+}
+
+absl::Status CheckEtag(const JobRecord& record, absl::string_view etag) {
+  if (etag.empty() || etag == JobEtag(record)) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      absl::StatusCode::kAborted, reason::kEtagMismatch,
+      absl::StrCat("job ", JobName(record.id), " has changed since this etag was read"),
+      {{"job", JobName(record.id)}});
+}
+
+absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& moment) {
   v1::Job job;
   job.set_name(JobName(record.id));
   job.set_uid(record.uid);
@@ -81,7 +102,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_secon
   *job.mutable_counts() = MakeCounts(record.counts);
   job.mutable_tokens()->set_prompt(record.prompt_tokens);
   job.mutable_tokens()->set_output(record.output_tokens);
-  *job.mutable_progress() = MakeProgress(record, tokens_per_second);
+  *job.mutable_progress() = MakeProgress(record, moment.tokens_per_second);
   SetTime(record.create_time_us, *job.mutable_create_time());
   if (record.start_time_us != 0) {
     SetTime(record.start_time_us, *job.mutable_start_time());
@@ -89,6 +110,14 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_secon
   if (record.end_time_us != 0) {
     SetTime(record.end_time_us, *job.mutable_end_time());
   }
+  if (record.expire_time_us != 0) {
+    SetTime(record.expire_time_us, *job.mutable_expire_time());
+  }
+  SetNextRun(record, moment.now_us, job);
+  if (!record.retry_of.empty()) {
+    job.set_retry_of(JobName(record.retry_of));
+  }
+  job.set_results_expired(record.purged);
   job.set_last_seq(record.last_seq);
   if (!record.error.empty() && !job.mutable_error()->ParseFromString(record.error)) {
     return BrokenRecord(record, "error");
@@ -96,7 +125,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_secon
   if (!record.report.empty() && !job.mutable_report()->ParseFromString(record.report)) {
     return BrokenRecord(record, "report");
   }
-  job.set_etag(Etag(record));
+  job.set_etag(JobEtag(record));
   return job;
 }
 
@@ -108,6 +137,8 @@ v1::JobState WireState(JobState state) {
       return v1::JOB_STATE_QUEUED;
     case JobState::kRunning:
       return v1::JOB_STATE_RUNNING;
+    case JobState::kPaused:
+      return v1::JOB_STATE_PAUSED;
     case JobState::kCancelling:
       return v1::JOB_STATE_CANCELLING;
     case JobState::kSucceeded:
@@ -116,13 +147,16 @@ v1::JobState WireState(JobState state) {
       return v1::JOB_STATE_FAILED;
     case JobState::kCancelled:
       return v1::JOB_STATE_CANCELLED;
+    case JobState::kExpired:
+      return v1::JOB_STATE_EXPIRED;
   }
   return v1::JOB_STATE_UNSPECIFIED;
 }
 
 std::optional<JobState> StoredState(v1::JobState state) {
-  for (const JobState stored : {JobState::kQueued, JobState::kRunning, JobState::kCancelling,
-                                JobState::kSucceeded, JobState::kFailed, JobState::kCancelled}) {
+  for (const JobState stored :
+       {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling,
+        JobState::kSucceeded, JobState::kFailed, JobState::kCancelled, JobState::kExpired}) {
     if (WireState(stored) == state) {
       return stored;
     }
@@ -138,6 +172,7 @@ v1::JobCounts MakeCounts(const RowCounts& counts) {
   wire.set_succeeded(counts.succeeded);
   wire.set_failed(counts.failed);
   wire.set_cancelled(counts.cancelled);
+  wire.set_expired(counts.expired);
   return wire;
 }
 

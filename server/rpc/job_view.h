@@ -15,8 +15,19 @@
 
 namespace nightshift {
 
-// `tokens_per_second`: of the daemon now; 0 for unknown. DATA_LOSS when the record does not parse.
-absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, double tokens_per_second);
+// What a view tells beside the record.
+struct ViewMoment {
+  int64_t now_us = 0;            // wall clock
+  double tokens_per_second = 0;  // of the daemon now; 0 for unknown
+};
+
+// DATA_LOSS when the record does not parse.
+absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& moment);
+
+// Changes with what a caller may decide by: state, results, whether it runs.
+std::string JobEtag(const JobRecord& record);
+// ABORTED (ETAG_MISMATCH) when `etag` is not empty and not the job's.
+absl::Status CheckEtag(const JobRecord& record, absl::string_view etag);
 
 v1::JobState WireState(JobState state);
 // Empty for v1 states that the store does not have.

@@ -28,10 +28,16 @@ class OpenCalls {
   // Sets draining() and wakes every open call.
   void Drain();
   bool draining() const { return draining_.load(std::memory_order_acquire); }
+  // Refuses new jobs without ending anything (SetDrain).
+  void RefuseJobs(bool refuse) { refusing_.store(refuse, std::memory_order_release); }
+  bool refuses_jobs() const {
+    return draining() || refusing_.load(std::memory_order_acquire);
+  }
   const std::atomic<bool>& draining_flag() const { return draining_; }
 
  private:
   std::atomic<bool> draining_{false};
+  std::atomic<bool> refusing_{false};
   Mutex mutex_;
   std::map<int64_t, std::weak_ptr<Waiting>> calls_ ABSL_GUARDED_BY(mutex_);
   int64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -4,12 +4,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 #include "kernels/base/status_macros.h"
 #include "server/input/rpc_error.h"
 #include "server/rpc/job_view.h"
 
 namespace nightshift {
+namespace {
+
+constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
+constexpr size_t kMaxLabelBytes = 64 + 1 + 512;
+
+int64_t Micros(const google::protobuf::Timestamp& time) {
+  return time.seconds() * 1'000'000 + time.nanos() / 1000;
+}
+
+}  // namespace
 
 void GetJobCall::Start() {
   const auto id = ParseJobName(name_);
@@ -29,7 +40,7 @@ absl::StatusOr<v1::Job> GetJobCall::Read(JobStore& store, const std::string& id)
   if (!record.ok()) {
     return JobError(record.status(), id);
   }
-  return MakeJob(*record, rpc_.runner_status().tokens_per_second);
+  return MakeJob(*record, MomentOf(rpc_));
 }
 
 void ListJobsCall::Start() {
@@ -41,28 +52,66 @@ void ListJobsCall::Start() {
   }
 }
 
+absl::Status ListJobsCall::Check() const {
+  std::vector<FieldViolation> violations;
+  if (!v1::JobState_IsValid(request_.state())) {
+    violations.push_back(
+        {"state", absl::StrCat("has the unknown number ", static_cast<int>(request_.state()))});
+  }
+  for (const auto& [field, time] : {std::pair("created_from", &request_.created_from()),
+                                    std::pair("created_before", &request_.created_before())}) {
+    if (time->seconds() < 0 || time->seconds() > kMaxTimeSeconds || time->nanos() < 0) {
+      violations.push_back({field, "is no time between the years 1970 and 9999"});
+    }
+  }
+  if (request_.label().size() > kMaxLabelBytes) {
+    violations.push_back({"label", absl::StrCat("has ", request_.label().size(), " bytes, at most ",
+                                                kMaxLabelBytes)});
+  }
+  return violations.empty() ? absl::OkStatus() : MakeFieldError(reason::kFieldInvalid, violations);
+}
+
+JobFilter ListJobsCall::Filter() const {
+  JobFilter filter;
+  filter.from_create_time_us = Micros(request_.created_from());
+  if (request_.has_created_before()) {
+    filter.before_create_time_us = Micros(request_.created_before());
+  }
+  if (request_.state() != v1::JOB_STATE_UNSPECIFIED) {
+    filter.state = StoredState(request_.state());
+  }
+  return filter;
+}
+
+bool ListJobsCall::HasLabel(const v1::Job& job) const {
+  if (request_.label().empty()) {
+    return true;
+  }
+  const std::pair<std::string, std::string> wanted =
+      absl::StrSplit(request_.label(), absl::MaxSplits('=', 1));
+  const auto found = job.labels().find(wanted.first);
+  const bool any_value = request_.label().find('=') == std::string::npos;
+  return found != job.labels().end() && (any_value || found->second == wanted.second);
+}
+
 absl::StatusOr<v1::ListJobsResponse> ListJobsCall::Read(JobStore& store) {
   constexpr int64_t kDefaultPage = 50;
   constexpr int64_t kMaxPage = 1000;
-  if (!v1::JobState_IsValid(request_.state())) {
-    return MakeFieldError(
-        reason::kFieldInvalid,
-        {{"state", absl::StrCat("has the unknown number ", static_cast<int>(request_.state()))}});
-  }
+  RETURN_IF_ERROR(Check());
   ASSIGN_OR_RETURN(const int64_t page_size, PageSize(request_.page_size(), kDefaultPage, kMaxPage));
-  const std::string list = absl::StrCat("jobs state=", static_cast<int>(request_.state()));
-  JobFilter filter;
+  v1::ListJobsRequest list_of = request_;
+  list_of.clear_page_size();
+  list_of.clear_page_token();
+  const std::string list = "jobs " + list_of.SerializeAsString();
+  JobFilter filter = Filter();
   if (!request_.page_token().empty()) {
     ASSIGN_OR_RETURN(const PagePosition position, rpc_.tokens.Read(list, request_.page_token()));
     filter.before_create_time_us = position.number;
     filter.before_id = position.text;
   }
   v1::ListJobsResponse response;
-  if (request_.state() != v1::JOB_STATE_UNSPECIFIED) {
-    filter.state = StoredState(request_.state());
-    if (!filter.state) {
-      return response;  // no job of this version is ever in that state
-    }
+  if (request_.state() != v1::JOB_STATE_UNSPECIFIED && !filter.state) {
+    return response;  // no job of this version is ever in that state
   }
   // One more than the page holds tells whether there is a next one.
   ASSIGN_OR_RETURN(std::vector<JobRecord> records, store.ListJobs(filter, page_size + 1));
@@ -72,9 +121,12 @@ absl::StatusOr<v1::ListJobsResponse> ListJobsCall::Read(JobStore& store) {
     response.set_next_page_token(
         rpc_.tokens.Write(list, {records.back().create_time_us, records.back().id}));
   }
-  const double tokens_per_second = rpc_.runner_status().tokens_per_second;
+  const ViewMoment moment = MomentOf(rpc_);
   for (const JobRecord& record : records) {
-    ASSIGN_OR_RETURN(*response.add_jobs(), MakeJob(record, tokens_per_second));
+    ASSIGN_OR_RETURN(v1::Job job, MakeJob(record, moment));
+    if (HasLabel(job)) {
+      *response.add_jobs() = std::move(job);
+    }
   }
   return response;
 }

@@ -33,6 +33,9 @@ class ListJobsCall : public UnaryCall<v1::ListJobsResponse> {
   void Start();
 
  private:
+  absl::Status Check() const;
+  JobFilter Filter() const;
+  bool HasLabel(const v1::Job& job) const;
   absl::StatusOr<v1::ListJobsResponse> Read(JobStore& store);
 
   const v1::ListJobsRequest request_;

@@ -26,9 +26,6 @@ absl::Status CheckRequest(const v1::StreamResultsRequest& request) {
                           {{"max_batch_bytes", absl::StrCat("is ", request.max_batch_bytes(),
                                                             ", must be 0 or more")}});
   }
-  if (request.order() == v1::RESULT_ORDER_INPUT) {
-    return NotInThisVersion("order INPUT");
-  }
   if (!v1::ResultOrder_IsValid(request.order())) {
     return MakeFieldError(
         reason::kFieldInvalid,
@@ -37,10 +34,16 @@ absl::Status CheckRequest(const v1::StreamResultsRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status AheadOf(int64_t after_seq, int64_t last_seq) {
+absl::Status AheadOf(int64_t after_seq, int64_t last) {
   return MakeError(absl::StatusCode::kOutOfRange, reason::kSeqAhead,
-                   absl::StrCat("after_seq is ", after_seq, ", the job has ", last_seq, " results"),
-                   {{"after_seq", absl::StrCat(after_seq)}, {"last_seq", absl::StrCat(last_seq)}});
+                   absl::StrCat("after_seq is ", after_seq, ", there are ", last, " results"),
+                   {{"after_seq", absl::StrCat(after_seq)}, {"last_seq", absl::StrCat(last)}});
+}
+
+absl::Status NotKept(const std::string& job_id) {
+  return MakeError(absl::StatusCode::kFailedPrecondition, reason::kResultsExpired,
+                   absl::StrCat("results of job ", JobName(job_id), " are not kept any more"),
+                   {{"job", JobName(job_id)}});
 }
 
 }  // namespace
@@ -112,11 +115,13 @@ ResultsCall::Look ResultsCall::LookInto(JobStore& store) {
     look.status = JobError(record.status(), job_id_);
     return look;
   }
-  if (next_after_seq_ > record->last_seq) {
-    look.status = AheadOf(next_after_seq_, record->last_seq);
+  look.status = record->purged ? NotKept(job_id_) : CheckPosition(store, *record);
+  if (!look.status.ok()) {
     return look;
   }
-  auto results = store.ReadResults(job_id_, next_after_seq_, max_batch_bytes_);
+  auto results = in_input_order()
+                     ? store.ReadResultsInInputOrder(job_id_, next_after_seq_, max_batch_bytes_)
+                     : store.ReadResults(job_id_, next_after_seq_, max_batch_bytes_);
   look.status = results.status();
   if (!results.ok()) {
     return look;
@@ -124,9 +129,32 @@ ResultsCall::Look ResultsCall::LookInto(JobStore& store) {
   look.results = *std::move(results);
   look.state = WireState(record->state);
   look.counts = MakeCounts(record->counts);
-  const int64_t reached = look.results.empty() ? next_after_seq_ : look.results.back().seq;
-  look.complete = reached >= record->last_seq && (IsTerminal(record->state) || !request_.follow());
+  const int64_t reached =
+      look.results.empty() ? next_after_seq_ : PositionAfter(look.results.back());
+  // In input order the end of what there is shows itself only by a read that finds nothing more.
+  const bool at_end = in_input_order()
+                          ? look.results.empty() || reached >= record->counts.total
+                          : reached >= record->last_seq;
+  look.complete = at_end && (IsTerminal(record->state) || !request_.follow());
   return look;
+}
+
+int64_t ResultsCall::PositionAfter(const StoredResult& result) const {
+  return in_input_order() ? result.index + 1 : result.seq;
+}
+
+absl::Status ResultsCall::CheckPosition(JobStore& store, const JobRecord& job) {
+  const int64_t last = in_input_order() ? job.counts.total : job.last_seq;
+  if (next_after_seq_ > last) {
+    return AheadOf(next_after_seq_, last);
+  }
+  if (!in_input_order() || next_after_seq_ == 0 || next_after_seq_ != request_.after_seq()) {
+    return absl::OkStatus();
+  }
+  // Who has processed so many rows has seen the last of them.
+  const auto seen = store.ReadResultsInInputOrder(job_id_, next_after_seq_ - 1, 1);
+  return seen.ok() && seen->empty() ? AheadOf(next_after_seq_, next_after_seq_ - 1)
+                                    : absl::OkStatus();
 }
 
 void ResultsCall::Answer(Look look) {
@@ -167,7 +195,7 @@ absl::Status ResultsCall::FillBatch(const std::vector<StoredResult>& results) {
           {{"job", JobName(job_id_)}, {"seq", absl::StrCat(stored.seq)}});
     }
     result->set_seq(stored.seq);
-    next_after_seq_ = stored.seq;
+    next_after_seq_ = PositionAfter(stored);
   }
   batch_.set_next_seq(next_after_seq_);
   return absl::OkStatus();

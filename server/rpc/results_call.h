@@ -1,4 +1,5 @@
-// StreamResults: a job's results in commit order, from where the client left off.
+// StreamResults: a job's results in the order of their commits or of their rows, from where the
+// client left off.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,11 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
   void ReadStore();
   // On a reader thread.
   Look LookInto(JobStore& store);
+  bool in_input_order() const { return request_.order() == v1::RESULT_ORDER_INPUT; }
+  // Where a stream goes on behind this result.
+  int64_t PositionAfter(const StoredResult& result) const;
+  // OUT_OF_RANGE when the position that was asked for is beyond what there is.
+  absl::Status CheckPosition(JobStore& store, const JobRecord& job);
   void Answer(Look look);
   absl::Status FillBatch(const std::vector<StoredResult>& results);
   void Send();
@@ -71,7 +77,7 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
   int64_t open_call_ = 0;
 
   // Of the thread whose turn it is: the reader in kReading, gRPC in kWriting.
-  int64_t next_after_seq_ = 0;
+  int64_t next_after_seq_ = 0;  // a position of the order that was asked for
   v1::ResultBatch batch_;
 
   Mutex state_mutex_;

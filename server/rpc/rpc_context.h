@@ -10,16 +10,23 @@
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
+#include "server/rpc/job_view.h"
+#include "server/rpc/kept_uploads.h"
 #include "server/rpc/open_calls.h"
 #include "server/rpc/page_token.h"
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/store/janitor.h"
 #include "server/store/store_actor.h"
 
 #include "nightshift/v1/jobs.pb.h"
+#include "nightshift/v1/server.pb.h"
 
 namespace nightshift {
+
+// Whose jobs all are, in this version.
+inline constexpr char kTenant[] = "default";
 
 struct RpcLimits {
   ParseLimits parse;
@@ -29,6 +36,8 @@ struct RpcLimits {
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_rows = 10'000'000;
   int64_t max_uploads = 16;  // at one time
+  // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
+  int64_t disk_reserve_bytes = -1;
   int64_t heartbeat_interval_us = 15'000'000;
   int64_t stalled_reader_us = 300'000'000;
 };
@@ -40,6 +49,8 @@ struct RpcContext {
   TaskPool& tasks;  // short: a chunk, a small job
   TaskPool& scans;  // long: the pass over an uploaded input
   OpenCalls& calls;
+  KeptUploads& uploads;
+  Janitor& janitor;
   PageTokens tokens;
   RpcLimits limits;
   std::string jobs_directory;     // folder of published inputs
@@ -48,6 +59,15 @@ struct RpcContext {
   v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   std::function<RunnerStatus()> runner_status;
   std::function<std::vector<StepTimes>()> timeline;  // Runner::timeline
+  std::function<void(bool drain)> set_drain;
+  // Blocks: for task threads. See server/store/backup.h.
+  std::function<absl::StatusOr<v1::BackupResponse>(const std::string& directory)> backup;
 };
+
+// What views of jobs tell now.
+inline ViewMoment MomentOf(const RpcContext& rpc) {
+  return {.now_us = rpc.clock.WallMicros(),
+          .tokens_per_second = rpc.runner_status().tokens_per_second};
+}
 
 }  // namespace nightshift

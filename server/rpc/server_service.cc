@@ -114,6 +114,41 @@ class GetModelCall : public UnaryCall<v1::Model> {
   RpcContext& rpc_;
 };
 
+// Copies the whole state: on a task thread.
+class BackupCall : public UnaryCall<v1::BackupResponse> {
+ public:
+  BackupCall(grpc::CallbackServerContext* context, std::string directory,
+             v1::BackupResponse* response, RpcContext& rpc)
+      : UnaryCall(context, response), directory_(std::move(directory)), rpc_(rpc) {}
+
+  void Start() {
+    const auto self = std::static_pointer_cast<BackupCall>(shared_from_this());
+    const absl::Status pushed = rpc_.tasks.Push([self] { self->Respond(self->Copy()); });
+    if (!pushed.ok()) {
+      Respond(pushed);
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::BackupResponse> Copy() {
+    constexpr size_t kMaxPathBytes = 3000;
+    if (directory_.empty() || directory_[0] != '/' || directory_.size() > kMaxPathBytes ||
+        directory_.find('\0') != std::string::npos) {
+      return MakeFieldError(reason::kFieldInvalid,
+                            {{"directory", "must be an absolute path on the daemon's machine"}});
+    }
+    absl::StatusOr<v1::BackupResponse> copied = rpc_.backup(directory_);
+    if (absl::IsAlreadyExists(copied.status())) {
+      return MakeError(absl::StatusCode::kAlreadyExists, reason::kTargetExists,
+                       copied.status().message());
+    }
+    return copied;
+  }
+
+  const std::string directory_;
+  RpcContext& rpc_;
+};
+
 // Writes megabytes of text: on a task thread.
 class DumpTimelineCall : public UnaryCall<v1::Timeline> {
  public:
@@ -148,12 +183,7 @@ class DumpTimelineCall : public UnaryCall<v1::Timeline> {
 grpc::ServerUnaryReactor* ServerServiceRpc::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
     v1::ServerInfo* response) {
-  const RunnerStatus runner = context_.runner_status();
-  *response = info_;
-  response->set_draining(context_.calls.draining());
-  response->set_loaded_model(runner.loaded_model);
-  response->set_device(runner.device);
-  response->set_bottleneck(runner.bottleneck);
+  *response = Info();
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;
@@ -172,9 +202,29 @@ grpc::ServerUnaryReactor* ServerServiceRpc::GetModel(grpc::CallbackServerContext
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::SetDrain(grpc::CallbackServerContext* context,
-                                                     const v1::SetDrainRequest* /*request*/,
-                                                     v1::ServerInfo* /*response*/) {
-  return Refuse(*context, "SetDrain");
+                                                     const v1::SetDrainRequest* request,
+                                                     v1::ServerInfo* response) {
+  context_.set_drain(request->drain());
+  *response = Info();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ServerServiceRpc::Backup(grpc::CallbackServerContext* context,
+                                                   const v1::BackupRequest* request,
+                                                   v1::BackupResponse* response) {
+  return StartCall<BackupCall>(context, request->directory(), response, context_);
+}
+
+v1::ServerInfo ServerServiceRpc::Info() const {
+  const RunnerStatus runner = context_.runner_status();
+  v1::ServerInfo info = info_;
+  info.set_draining(context_.calls.refuses_jobs());
+  info.set_loaded_model(runner.loaded_model);
+  info.set_device(runner.device);
+  info.set_bottleneck(runner.bottleneck);
+  return info;
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::DumpTimeline(grpc::CallbackServerContext* context,

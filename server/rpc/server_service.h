@@ -31,13 +31,16 @@ class ServerServiceRpc : public v1::ServerService::CallbackService {
   grpc::ServerUnaryReactor* DumpTimeline(grpc::CallbackServerContext* context,
                                          const v1::DumpTimelineRequest* request,
                                          v1::Timeline* response) override;
-
-  // Not in this version.
   grpc::ServerUnaryReactor* SetDrain(grpc::CallbackServerContext* context,
                                      const v1::SetDrainRequest* request,
                                      v1::ServerInfo* response) override;
+  grpc::ServerUnaryReactor* Backup(grpc::CallbackServerContext* context,
+                                   const v1::BackupRequest* request,
+                                   v1::BackupResponse* response) override;
 
  private:
+  v1::ServerInfo Info() const;
+
   RpcContext& context_;
   const v1::ServerInfo info_;
 };

@@ -60,7 +60,7 @@ absl::StatusOr<v1::Job> SubmitCall::Run() {
   ASSIGN_OR_RETURN(std::unique_ptr<Upload> upload, Upload::Create(rpc_.uploads_directory));
   RETURN_IF_ERROR(upload->Append(EncodeInput(request_)));
   upload->Finish();
-  return acceptance_.Accept(submission, std::move(upload));
+  return acceptance_.Accept(submission, *upload);
 }
 
 }  // namespace nightshift

@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/failpoint.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/rpc_error.h"
+#include "server/rpc/disk_reserve.h"
 
 namespace nightshift {
 namespace {
@@ -15,11 +17,21 @@ absl::Status WrongOrder(absl::string_view part, absl::string_view problem) {
   return MakeFieldError(reason::kFieldInvalid, {{std::string(part), std::string(problem)}});
 }
 
-absl::Status Incomplete(int64_t committed_bytes) {
+// Bytes of an upload between syncs: what a crash may cost its sender.
+constexpr int64_t kSyncBytes = 32 << 20;
+
+absl::Status Incomplete(int64_t durable_bytes) {
   return MakeError(absl::StatusCode::kAborted, reason::kUploadIncomplete,
-                   absl::StrCat("the upload ended after ", committed_bytes,
-                                " bytes without finish; nothing of it was kept"),
-                   {{"committedSize", absl::StrCat(committed_bytes)}});
+                   absl::StrCat("the upload ended without finish; ", durable_bytes,
+                                " bytes of it are kept, go on with resume_offset"),
+                   {{"committedSize", absl::StrCat(durable_bytes)}});
+}
+
+// What the same bytes may yet become a job after.
+bool IsPassing(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         absl::IsAborted(status) || absl::IsNotFound(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsInternal(status);
 }
 
 absl::Status TooManyUploads(int64_t limit) {
@@ -46,6 +58,17 @@ SubmitStreamCall::SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job
 
 SubmitStreamCall::~SubmitStreamCall() {
   num_uploads_.fetch_sub(1);
+  if (upload_ == nullptr) {
+    return;
+  }
+  // Syncs, so on a task thread; at the end of the daemon what is not synced is sent again.
+  const auto keep = [&uploads = rpc_.uploads, request_id = submission_->request_id,
+                     upload = std::make_shared<std::unique_ptr<Upload>>(std::move(upload_))] {
+    uploads.Return(request_id, std::move(*upload));
+  };
+  if (!rpc_.tasks.Push(keep).ok()) {
+    keep();
+  }
 }
 
 void SubmitStreamCall::Start() {
@@ -62,13 +85,22 @@ void SubmitStreamCall::ReadNext() {
 
 void SubmitStreamCall::OnReadDone(bool ok) {
   if (!ok) {
-    FinishOnce(Incomplete(upload_ == nullptr ? 0 : upload_->committed_bytes()));
+    if (const absl::Status pushed = rpc_.tasks.Push([self = Self()] { self->EndIncomplete(); });
+        !pushed.ok()) {
+      FinishOnce(pushed);
+    }
     return;
   }
   if (const absl::Status pushed = rpc_.tasks.Push([self = Self()] { self->Take(); });
       !pushed.ok()) {
     FinishOnce(pushed);
   }
+}
+
+void SubmitStreamCall::EndIncomplete() {
+  FinishOnce(Incomplete(upload_ == nullptr ? 0
+                                           : rpc_.uploads.Return(submission_->request_id,
+                                                                 std::move(upload_))));
 }
 
 void SubmitStreamCall::Take() {
@@ -78,6 +110,10 @@ void SubmitStreamCall::Take() {
   }
   const absl::Status taken = TakePart();
   if (!taken.ok()) {
+    // Whoever hears of it may go on with the upload at once.
+    if (upload_ != nullptr) {
+      rpc_.uploads.Return(submission_->request_id, std::move(upload_));
+    }
     FinishOnce(taken);
     return;
   }
@@ -110,11 +146,10 @@ absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Head
                           {{"header.format", absl::StrCat("must be JSONL or PROTO, is ",
                                                           static_cast<int>(header.format()))}});
   }
-  if (header.resume_offset() != 0) {
-    return MakeError(absl::StatusCode::kFailedPrecondition, reason::kUploadOffsetMismatch,
-                     absl::StrCat("header.resume_offset is ", header.resume_offset(),
-                                  ", this version keeps nothing of an upload that broke off"),
-                     {{"committedSize", "0"}});
+  if (header.resume_offset() < 0) {
+    return MakeFieldError(reason::kFieldInvalid,
+                          {{"header.resume_offset", absl::StrCat("is ", header.resume_offset(),
+                                                                 ", must be 0 or more")}});
   }
   Submission submission = {.job_id = header.job_id(),
                            .request_id = header.request_id(),
@@ -124,7 +159,7 @@ absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Head
   RETURN_IF_ERROR(acceptance_.Check(submission));
   // An unknown model is told before gigabytes are sent.
   RETURN_IF_ERROR(acceptance_.CheckModel(submission.spec.model()));
-  ASSIGN_OR_RETURN(upload_, Upload::Create(rpc_.uploads_directory));
+  ASSIGN_OR_RETURN(upload_, rpc_.uploads.Begin(submission.request_id, header.resume_offset()));
   submission_ = std::move(submission);
   return absl::OkStatus();
 }
@@ -144,12 +179,20 @@ absl::Status SubmitStreamCall::TakeChunk(const v1::SubmitJobStreamRequest::Chunk
                           {{"chunk.data", absl::StrCat("the input has more than ",
                                                        rpc_.limits.max_input_bytes, " bytes")}});
   }
-  return upload_->Append(chunk.offset(), chunk.data(), chunk.crc32c());
+  RETURN_IF_ERROR(CheckDiskReserve(rpc_, size));
+  RETURN_IF_ERROR(upload_->Append(chunk.offset(), chunk.data(), chunk.crc32c()));
+  if (upload_->committed_bytes() - upload_->durable_bytes() >= kSyncBytes) {
+    RETURN_IF_ERROR(upload_->Sync());
+    rpc_.uploads.Advance(submission_->request_id, upload_->durable_bytes());
+  }
+  return absl::OkStatus();
 }
 
 void SubmitStreamCall::TakeFinish(const v1::SubmitJobStreamRequest::Finish& finish) {
+  Failpoint("finish_received");
   if (const absl::Status finished = upload_->Finish(finish.total_bytes(), finish.sha256());
       !finished.ok()) {
+    rpc_.uploads.Forget(submission_->request_id, std::move(upload_));
     FinishOnce(finished);
     return;
   }
@@ -160,7 +203,15 @@ void SubmitStreamCall::TakeFinish(const v1::SubmitJobStreamRequest::Finish& fini
 }
 
 void SubmitStreamCall::AcceptUpload() {
-  Respond(acceptance_.Accept(*submission_, std::move(upload_)));
+  absl::StatusOr<v1::Job> job = acceptance_.Accept(*submission_, *upload_);
+  // A job's file has moved; a refused one's is of no use, unless the reason may pass.
+  if (job.ok() || !IsPassing(job.status())) {
+    rpc_.uploads.Forget(submission_->request_id, std::move(upload_));
+  } else {
+    rpc_.uploads.Return(submission_->request_id, std::move(upload_));
+  }
+  Respond(std::move(job));
+  Failpoint("reply_given");
 }
 
 void SubmitStreamCall::Respond(absl::StatusOr<v1::Job> answer) {

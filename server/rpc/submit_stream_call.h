@@ -34,6 +34,7 @@ class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStream
   absl::Status TakeChunk(const v1::SubmitJobStreamRequest::Chunk& chunk);
   void TakeFinish(const v1::SubmitJobStreamRequest::Finish& finish);
   void AcceptUpload();
+  void EndIncomplete();
   void Respond(absl::StatusOr<v1::Job> answer);
   std::shared_ptr<SubmitStreamCall> Self() {
     return std::static_pointer_cast<SubmitStreamCall>(shared_from_this());
@@ -45,7 +46,7 @@ class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStream
   std::atomic<int64_t>& num_uploads_;
   v1::SubmitJobStreamRequest message_;
   std::optional<Submission> submission_;  // after the header
-  std::unique_ptr<Upload> upload_;
+  std::unique_ptr<Upload> upload_;        // while it is ours; kept when the call ends before it
 };
 
 }  // namespace nightshift

@@ -100,7 +100,7 @@ void WaitCall::Look(JobStore& store) {
   if (!record.ok()) {
     return Respond(JobError(record.status(), job_id_));
   }
-  auto job = MakeJob(*record, rpc_.runner_status().tokens_per_second);
+  auto job = MakeJob(*record, MomentOf(rpc_));
   if (!job.ok() || ends || Reached(*job)) {
     Respond(std::move(job));
   }

@@ -67,14 +67,9 @@ TEST(JobSpecTest, RefusesTemplateArgumentsThatNoRowCouldUse) {
 }
 
 TEST(JobSpecTest, RefusesEveryFieldOfALaterVersion) {
-  std::vector<v1::JobSpec> specs(4);
-  specs[0].mutable_completion_window();
-  specs[1].mutable_not_before();
-  specs[2].set_run_window("22:00-06:00");
-  specs[3].set_after_job("jobs/a");
-  for (const v1::JobSpec& spec : specs) {
-    EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kUnimplemented, "spec."));
-  }
+  v1::JobSpec spec;
+  spec.set_after_job("jobs/a");
+  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kUnimplemented, "spec.after_job"));
 }
 
 TEST(PageTokenTest, ReadsWhatItWrote) {

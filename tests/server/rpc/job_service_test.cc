@@ -106,11 +106,11 @@ TEST_F(JobServiceTest, ChecksIdsAndFields) {
 
 TEST_F(JobServiceTest, RefusesFieldsOfLaterVersionsByName) {
   v1::SubmitJobRequest request = TokenJob(1);
-  request.mutable_spec()->mutable_completion_window()->set_seconds(60);
+  request.mutable_spec()->set_after_job("jobs/first");
   v1::Job job;
   const grpc::Status status = Submit(request, job);
   EXPECT_THAT(status, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
-  EXPECT_EQ(DetailsOf(status).metadata["feature"], "spec.completion_window");
+  EXPECT_EQ(DetailsOf(status).metadata["feature"], "spec.after_job");
 }
 
 TEST_F(JobServiceTest, RefusesUnknownModels) {
@@ -315,10 +315,10 @@ TEST_F(JobServiceTest, RefusesSequenceNumbersThatCannotBe) {
   const std::string name = WaitForEnd(Submit(TokenJob(2)).name()).name();
   EXPECT_THAT(Stream(name, 3).status, Refuses(StatusCode::OUT_OF_RANGE, "SEQ_AHEAD"));
   EXPECT_THAT(Stream(name, -1).status, Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
-  v1::StreamResultsRequest by_input;
-  by_input.set_name(name);
-  by_input.set_order(v1::RESULT_ORDER_INPUT);
-  EXPECT_THAT(Stream(by_input).status, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+  v1::StreamResultsRequest unknown;
+  unknown.set_name(name);
+  unknown.set_order(static_cast<v1::ResultOrder>(9));
+  EXPECT_THAT(Stream(unknown).status, Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
 }
 
 TEST_F(JobServiceTest, CutsBatchesByBytes) {
@@ -393,17 +393,11 @@ TEST_F(JobServiceTest, DumpsTheTimelineOnceASweepHasRun) {
 }
 
 TEST_F(JobServiceTest, NamesWhatIsNotInThisVersion) {
-  grpc::ClientContext pause_context;
-  v1::PauseJobRequest pause;
-  v1::Job job;
-  const grpc::Status paused = jobs_->PauseJob(&pause_context, pause, &job);
-  EXPECT_THAT(paused, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
-  EXPECT_EQ(DetailsOf(paused).metadata["feature"], "PauseJob");
-  grpc::ClientContext delete_context;
-  v1::DeleteJobRequest remove;
-  google::protobuf::Empty empty;
-  EXPECT_THAT(jobs_->DeleteJob(&delete_context, remove, &empty),
-              Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+  grpc::ClientContext context;
+  v1::Policy policy;
+  const grpc::Status refused = jobs_->GetPolicy(&context, v1::GetPolicyRequest(), &policy);
+  EXPECT_THAT(refused, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
+  EXPECT_EQ(DetailsOf(refused).metadata["feature"], "GetPolicy");
 }
 
 }  // namespace

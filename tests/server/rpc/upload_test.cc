@@ -37,6 +37,13 @@ class UploadTest : public ServiceWorld {
     EXPECT_THAT(List({}).jobs(), IsEmpty());
     return status;
   }
+  grpc::Status UploadStatusOf(const std::string& request_id, v1::UploadStatus& status) {
+    v1::GetUploadStatusRequest request;
+    request.set_request_id(request_id);
+    grpc::ClientContext context;
+    status.Clear();
+    return jobs_->GetUploadStatus(&context, request, &status);
+  }
   size_t NumUploadFiles() const {
     size_t count = 0;
     for ([[maybe_unused]] const auto& file :
@@ -111,11 +118,114 @@ TEST_F(UploadTest, RefusesAnInputWithAnotherDigestOrSize) {
               Refuses(StatusCode::INVALID_ARGUMENT, "CHECKSUM_MISMATCH"));
 }
 
-TEST_F(UploadTest, KeepsNothingOfAnUploadWithoutFinish) {
-  EXPECT_THAT(UploadBent([](Parts& parts) { parts.pop_back(); }),
-              Refuses(StatusCode::ABORTED, "UPLOAD_INCOMPLETE"));
-  Restart();
+TEST_F(UploadTest, AnUploadWithoutFinishIsKeptAndGoesOnAlsoAfterARestart) {
+  Parts parts = UploadParts(Rows(10));
+  const std::string id = parts[0].header().request_id();
+  v1::UploadStatus status;
+  EXPECT_THAT(UploadStatusOf(id, status), Refuses(StatusCode::NOT_FOUND, "UPLOAD_NOT_FOUND"));
+  v1::Job job;
+  const grpc::Status incomplete = Upload({parts[0], parts[1], parts[2]}, job);
+  EXPECT_THAT(incomplete, Refuses(StatusCode::ABORTED, "UPLOAD_INCOMPLETE"));
+  EXPECT_EQ(DetailsOf(incomplete).metadata["committedSize"], "128");
+  EXPECT_THAT(List({}).jobs(), IsEmpty());
+  for (int start = 0; start < 2; ++start) {
+    ASSERT_TRUE(UploadStatusOf(id, status).ok());
+    EXPECT_EQ(status.committed_bytes(), 128);
+    EXPECT_FALSE(status.complete());
+    EXPECT_GT(status.expire_time().seconds(), 0);
+    Restart();
+  }
+  parts[0].mutable_header()->set_resume_offset(128);
+  parts.erase(parts.begin() + 1, parts.begin() + 3);
+  ASSERT_TRUE(Upload(parts, job).ok());
+  EXPECT_EQ(job.counts().total(), 10);
+  EXPECT_EQ(Stream(job.name()).end.counts().succeeded(), 10);
   EXPECT_EQ(NumUploadFiles(), 0);
+  ASSERT_TRUE(UploadStatusOf(id, status).ok());
+  EXPECT_TRUE(status.complete());
+  EXPECT_EQ(status.committed_bytes(), static_cast<int64_t>(Rows(10).size()));
+}
+
+TEST_F(UploadTest, ABrokenConnectionKeepsWhatCameAndABadChunkWhatCameBefore) {
+  Parts parts = UploadParts(Rows(10));
+  const std::string id = parts[0].header().request_id();
+  {
+    grpc::ClientContext context;
+    v1::Job job;
+    const auto writer = jobs_->SubmitJobStream(&context, &job);
+    ASSERT_TRUE(writer->Write(parts[0]) && writer->Write(parts[1]));
+    context.TryCancel();
+    EXPECT_EQ(writer->Finish().error_code(), StatusCode::CANCELLED);
+  }
+  server_.reset();  // ends what the call left to do
+  Start();
+  v1::UploadStatus status;
+  const bool kept = UploadStatusOf(id, status).ok();
+  const int64_t offset = kept ? status.committed_bytes() : 0;
+  EXPECT_THAT(offset, ::testing::AnyOf(0, 64)) << "the header may not have come";
+  parts[0].mutable_header()->set_resume_offset(offset);
+  Parts bad = {parts[0]};
+  bad.insert(bad.end(), parts.begin() + 1 + offset / 64, parts.end());
+  bad[2].mutable_chunk()->set_crc32c(1);
+  v1::Job job;
+  EXPECT_THAT(Upload(bad, job), Refuses(StatusCode::INVALID_ARGUMENT, "CHECKSUM_MISMATCH"));
+  ASSERT_TRUE(UploadStatusOf(id, status).ok());
+  EXPECT_EQ(status.committed_bytes(), offset + 64);
+}
+
+TEST_F(UploadTest, AResumptionMustBeginWhereTheUploadIsAndZeroBeginsAnew) {
+  Parts parts = UploadParts(Rows(10));
+  v1::Job job;
+  ASSERT_FALSE(Upload({parts[0], parts[1], parts[2]}, job).ok());
+  Parts wrong = parts;
+  wrong[0].mutable_header()->set_resume_offset(64);
+  const grpc::Status refused = Upload(wrong, job);
+  EXPECT_THAT(refused, Refuses(StatusCode::FAILED_PRECONDITION, "UPLOAD_OFFSET_MISMATCH"));
+  EXPECT_EQ(DetailsOf(refused).metadata["committedSize"], "128");
+  wrong[0].mutable_header()->set_resume_offset(-1);
+  EXPECT_THAT(Upload(wrong, job), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  ASSERT_TRUE(Upload(parts, job).ok());
+  EXPECT_EQ(job.counts().total(), 10);
+}
+
+TEST_F(UploadTest, TwoCallsDoNotSendOneUpload) {
+  const Parts parts = UploadParts(Rows(10));
+  grpc::ClientContext context;
+  v1::Job job;
+  const auto writer = jobs_->SubmitJobStream(&context, &job);
+  ASSERT_TRUE(writer->Write(parts[0]) && writer->Write(parts[1]));
+  v1::UploadStatus status;
+  while (!UploadStatusOf(parts[0].header().request_id(), status).ok()) {
+  }
+  v1::Job other;
+  const grpc::Status refused = Upload(parts, other);
+  EXPECT_THAT(refused, Refuses(StatusCode::ABORTED, "REQUEST_IN_PROGRESS"));
+  EXPECT_TRUE(DetailsOf(refused).has_retry);
+  for (size_t i = 2; i < parts.size(); ++i) {
+    ASSERT_TRUE(writer->Write(parts[i]));
+  }
+  writer->WritesDone();
+  EXPECT_TRUE(writer->Finish().ok());
+}
+
+TEST_F(UploadTest, ARefusedInputIsNotKept) {
+  Parts parts = UploadParts("\n");
+  v1::Job job;
+  EXPECT_THAT(Upload(parts, job), Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+  v1::UploadStatus status;
+  EXPECT_THAT(UploadStatusOf(parts[0].header().request_id(), status),
+              Refuses(StatusCode::NOT_FOUND, "UPLOAD_NOT_FOUND"));
+  EXPECT_THAT(UploadStatusOf("7", status), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+}
+
+TEST_F(UploadTest, NoJobIsAcceptedBelowTheReserveOfTheDisk) {
+  options_.disk_reserve_bytes = int64_t{1} << 60;
+  Restart();
+  v1::Job job;
+  const grpc::Status refused = Upload(UploadParts(Rows(2)), job);
+  EXPECT_THAT(refused, Refuses(StatusCode::RESOURCE_EXHAUSTED, "DISK_RESERVE"));
+  EXPECT_TRUE(DetailsOf(refused).has_retry);
+  EXPECT_THAT(Submit(TokenJob(1), job), Refuses(StatusCode::RESOURCE_EXHAUSTED, "DISK_RESERVE"));
 }
 
 TEST_F(UploadTest, WantsPartsInOrder) {
