@@ -20,6 +20,10 @@ namespace {
 constexpr int32_t kJobsPerPage = 200;
 constexpr absl::Duration kPeekTimeout = absl::Seconds(2);
 constexpr absl::Duration kMaxWait = absl::Seconds(60);
+// Of calls for which the daemon copies as much as it has.
+constexpr absl::Duration kCopyTimeout = absl::Hours(4);
+// An upload below this is sent again sooner than asked about.
+constexpr int64_t kLeastResumed = 4 << 20;
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration* target) {
   target->set_seconds(absl::ToInt64Seconds(duration));
@@ -79,12 +83,28 @@ absl::StatusOr<Response> Client::Call(absl::string_view attempted, absl::Duratio
 absl::StatusOr<v1::Job> Client::Submit(const SubmitOptions& submission, const InputFile& input) {
   Retries retries(options_.retry, options_.keep_waiting);
   while (true) {
-    absl::StatusOr<v1::Job> job = UploadInput(*jobs_, submission, input, options_.keep_waiting);
+    absl::StatusOr<v1::Job> job = UploadInput(*jobs_, submission, input,
+                                              KeptBytes(submission, input), options_.keep_waiting);
     if (job.ok()) {
       return job;
     }
     RETURN_IF_ERROR(retries.Next(job.status()));
   }
+}
+
+int64_t Client::KeptBytes(const SubmitOptions& submission, const InputFile& input) {
+  if (input.size_bytes() < kLeastResumed) {
+    return 0;
+  }
+  v1::GetUploadStatusRequest request;
+  request.set_request_id(submission.request_id);
+  const auto status = CallOnce<v1::UploadStatus>(
+      "ask for the upload", kPeekTimeout, [&](auto* context, auto* queue) {
+        return jobs_->PrepareAsyncGetUploadStatus(context, request, queue);
+      });
+  const bool usable = status.ok() && !status->complete() && status->committed_bytes() > 0 &&
+                      status->committed_bytes() <= input.size_bytes();
+  return usable ? status->committed_bytes() : 0;
 }
 
 absl::StatusOr<v1::Job> Client::GetJob(const std::string& name) {
@@ -105,10 +125,10 @@ absl::StatusOr<v1::Job> Client::PeekJob(const std::string& name) {
                            });
 }
 
-absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(v1::JobState state, int64_t limit) {
+absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(v1::ListJobsRequest filter,
+                                                      int64_t limit) {
   std::vector<v1::Job> jobs;
-  v1::ListJobsRequest request;
-  request.set_state(state);
+  v1::ListJobsRequest request = std::move(filter);
   do {
     const int64_t missing = limit - static_cast<int64_t>(jobs.size());
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(missing, kJobsPerPage)));
@@ -146,6 +166,48 @@ absl::StatusOr<v1::Job> Client::CancelJob(const std::string& name) {
                        });
 }
 
+absl::StatusOr<v1::Job> Client::PauseJob(const std::string& name) {
+  v1::PauseJobRequest request;
+  request.set_name(name);
+  return Call<v1::Job>(absl::StrCat("pause ", name), options_.call_timeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncPauseJob(context, request, queue);
+                       });
+}
+
+absl::StatusOr<v1::Job> Client::ResumeJob(const std::string& name) {
+  v1::ResumeJobRequest request;
+  request.set_name(name);
+  return Call<v1::Job>(absl::StrCat("resume ", name), options_.call_timeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncResumeJob(context, request, queue);
+                       });
+}
+
+absl::StatusOr<v1::Job> Client::RetryFailed(const std::string& name,
+                                            const std::string& request_id) {
+  v1::RetryFailedRequest request;
+  request.set_name(name);
+  request.set_request_id(request_id);
+  return Call<v1::Job>(absl::StrCat("retry ", name), kCopyTimeout,
+                       [&](auto* context, auto* queue) {
+                         return jobs_->PrepareAsyncRetryFailed(context, request, queue);
+                       });
+}
+
+absl::Status Client::DeleteJob(const std::string& name, bool force, bool allow_missing) {
+  v1::DeleteJobRequest request;
+  request.set_name(name);
+  request.set_force(force);
+  request.set_allow_missing(allow_missing);
+  return Call<google::protobuf::Empty>(absl::StrCat("delete ", name), options_.call_timeout,
+                                       [&](auto* context, auto* queue) {
+                                         return jobs_->PrepareAsyncDeleteJob(context, request,
+                                                                             queue);
+                                       })
+      .status();
+}
+
 absl::StatusOr<ResultStreamEnd> Client::StreamResults(const ResultStreamOptions& options,
                                                       const ResultListener& listener) {
   Retries retries(options_.retry, options_.keep_waiting);
@@ -173,6 +235,22 @@ absl::StatusOr<v1::ServerInfo> Client::GetServerInfo() {
                               [&](auto* context, auto* queue) {
                                 return server_->PrepareAsyncGetServerInfo(context, request, queue);
                               });
+}
+
+absl::StatusOr<v1::ServerInfo> Client::SetDrain(bool drain) {
+  v1::SetDrainRequest request;
+  request.set_drain(drain);
+  return Call<v1::ServerInfo>("drain", options_.call_timeout, [&](auto* context, auto* queue) {
+    return server_->PrepareAsyncSetDrain(context, request, queue);
+  });
+}
+
+absl::StatusOr<v1::BackupResponse> Client::Backup(const std::string& directory) {
+  v1::BackupRequest request;
+  request.set_directory(directory);
+  return CallOnce<v1::BackupResponse>("back up", kCopyTimeout, [&](auto* context, auto* queue) {
+    return server_->PrepareAsyncBackup(context, request, queue);
+  });
 }
 
 absl::StatusOr<std::vector<v1::Model>> Client::ListModels() {

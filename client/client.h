@@ -52,18 +52,27 @@ class Client {
   static absl::StatusOr<std::unique_ptr<Client>> Connect(ClientOptions options);
 
   // Uploads `input` in chunks of 256 KiB with CRC32C and sha256; returns when the job is durable.
-  // Repeats the upload after transient errors: the request_id makes that safe.
+  // Repeats the upload after transient errors, from where it broke off if the daemon kept that: the
+  // request_id makes that safe.
   // INVALID_ARGUMENT also when the file changed since it was opened.
   absl::StatusOr<v1::Job> Submit(const SubmitOptions& submission, const InputFile& input);
 
   absl::StatusOr<v1::Job> GetJob(const std::string& name);
   // For displays: one attempt, at most 2 s.
   absl::StatusOr<v1::Job> PeekJob(const std::string& name);
-  // The newest jobs first, at most `limit`; state UNSPECIFIED for all.
-  absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::JobState state, int64_t limit);
+  // The newest jobs first, at most `limit`, of those that `filter` lets through (its page fields are
+  // not used).
+  absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest filter, int64_t limit);
   // One long poll: the job once it has ended, or its latest state after `timeout` (at most 60 s).
   absl::StatusOr<v1::Job> WaitJob(const std::string& name, absl::Duration timeout);
   absl::StatusOr<v1::Job> CancelJob(const std::string& name);
+  absl::StatusOr<v1::Job> PauseJob(const std::string& name);
+  absl::StatusOr<v1::Job> ResumeJob(const std::string& name);
+  // A new job of the requests that failed, expired or were cancelled. Repeated calls with the same
+  // request_id (a UUID) give the same job.
+  absl::StatusOr<v1::Job> RetryFailed(const std::string& name, const std::string& request_id);
+  // `force`: also a job that has not ended. `allow_missing`: OK for one that is not there.
+  absl::Status DeleteJob(const std::string& name, bool force, bool allow_missing);
 
   // Gives the listener each result after after_seq exactly once, in order, however often the
   // connection breaks in between. The listener may use the client.
@@ -72,6 +81,11 @@ class Client {
                                                 const ResultListener& listener);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo();
+  // While draining the daemon accepts and runs nothing.
+  absl::StatusOr<v1::ServerInfo> SetDrain(bool drain);
+  // Copies the daemon's state to a new folder on its machine (an absolute path). Takes as long as
+  // that takes.
+  absl::StatusOr<v1::BackupResponse> Backup(const std::string& directory);
   absl::StatusOr<std::vector<v1::Model>> ListModels();
   // The last steps of the engine as a Chrome trace. FAILED_PRECONDITION (NO_SWEEP) before the first
   // sweep.
@@ -82,6 +96,8 @@ class Client {
   const std::string& address() const { return options_.address; }
 
  private:
+  // How much of the upload the daemon has; 0 also when it does not say.
+  int64_t KeptBytes(const SubmitOptions& submission, const InputFile& input);
   Client(ClientOptions options, std::shared_ptr<grpc::Channel> channel);
 
   // `prepare(context, queue)` makes the asynchronous reader of one attempt.

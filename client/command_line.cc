@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 
 #include "client/console.h"
 #include "client/exit_code.h"
@@ -56,6 +57,9 @@ struct Values {
   std::string priority;
   std::string on_invalid_line;
   std::string compute_type;
+  std::string completion_window;
+  std::string not_before;
+  std::string order;
   std::vector<std::string> labels;
 };
 
@@ -72,6 +76,12 @@ const NamesOf& OnInvalidLineNames() {
 const NamesOf& ComputeTypeNames() {
   static const NamesOf names = {{"f32", v1::COMPUTE_TYPE_CHOICE_F32},
                                 {"bf16", v1::COMPUTE_TYPE_CHOICE_BF16}};
+  return names;
+}
+
+const NamesOf& OrderNames() {
+  static const NamesOf names = {{"commit", v1::RESULT_ORDER_COMMIT},
+                                {"input", v1::RESULT_ORDER_INPUT}};
   return names;
 }
 
@@ -198,6 +208,24 @@ void AddJobOptions(CLI::App& command, Values& values) {
       ->type_name("f32|bf16")
       ->check(IsOneOf(ComputeTypeNames()))
       ->group(group);
+  command
+      .add_option("--completion-window", values.completion_window,
+                  "From acceptance; at its end what has finished stays, the rest expires")
+      ->type_name("DURATION")
+      ->check(IsDuration())
+      ->group(group);
+  command
+      .add_option("--not-before", values.not_before,
+                  "No request runs before, as 2025-06-01T22:00:00+02:00")
+      ->type_name("TIME")
+      ->check(IsStartTime())
+      ->group(group);
+  command
+      .add_option("--run-window", *values.line.spec.mutable_run_window(),
+                  "Hours of the day in which it runs: 22:00-06:00, or with a time zone behind a "
+                  "space (the daemon's)")
+      ->type_name("HH:MM-HH:MM[ ZONE]")
+      ->group(group);
   command.add_option("--label", values.labels, "KEY=VALUE kept with the job; may be repeated")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE")
@@ -249,6 +277,8 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   list.add_option("--state", values.state, "Only jobs in this state, such as running or failed")
       ->type_name("STATE")
       ->check(IsJobState());
+  list.add_option("--label", values.line.label, "Only jobs with this label")
+      ->type_name("KEY[=VALUE]");
   values.line.limit = kDefaultListed;
   list.add_option("--limit", values.line.limit, "At most so many")
       ->capture_default_str()
@@ -269,10 +299,30 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   results.add_option("--after", values.line.after_seq, "Skip the first N results")
       ->type_name("N")
       ->check(IsBetween(0, 1e15));
+  results
+      .add_option("--order", values.order,
+                  "commit: as they finish (default); input: as the rows, each when all before it "
+                  "are there")
+      ->type_name("commit|input")
+      ->check(IsOneOf(OrderNames()));
   results.add_flag("--token-ids", values.line.token_ids, "Token ids in plain result lines");
   AddTimeout(results, values, "With --follow: detach after this long, exit code 8");
 
   AddJob(*app.add_subcommand("cancel", "End a job; what has finished stays"), values);
+  AddJob(*app.add_subcommand("pause", "Stop a job; it keeps what it has, resume lets it go on"),
+         values);
+  AddJob(*app.add_subcommand("resume", "Let a paused job go on"), values);
+
+  CLI::App& retry = *app.add_subcommand(
+      "retry", "Submit the requests of an ended job that failed again, as a new job");
+  AddJob(retry, values);
+  retry.add_option("--run-key", values.line.run_key,
+                   "Retrying the same job gives the same new job; another key gives another");
+
+  CLI::App& remove = *app.add_subcommand("delete", "Remove a job with its input and results");
+  AddJob(remove, values);
+  remove.add_flag("--force", values.line.force, "Also a job that has not ended");
+  remove.add_flag("--allow-missing", values.line.allow_missing, "No error if there is no such job");
 }
 
 void DeclareServerCommands(CLI::App& app, Values& values) {
@@ -288,6 +338,14 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
   timeline.add_option("file", values.line.output, "File to make; - for stdout")
       ->required()
       ->type_name("FILE");
+  CLI::App& drain = *server.add_subcommand(
+      "drain", "Accept and run nothing until --undo; what runs keeps what it has generated");
+  drain.add_flag("--undo", values.line.undo, "Accept and run jobs again");
+  CLI::App& backup =
+      *server.add_subcommand("backup", "Copy jobs and results to a new folder, while jobs run");
+  backup.add_option("folder", values.line.output, "Folder to make, on the daemon's machine")
+      ->required()
+      ->type_name("FOLDER");
   for (const auto& [name, help] : std::map<std::string, std::string>{
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"calibrate", "Measure what this machine can do, for planning"},
@@ -323,6 +381,8 @@ Command CommandOf(const std::string& name) {
       {"status", Command::kStatus},     {"list", Command::kList},
       {"wait", Command::kWait},         {"results", Command::kResults},
       {"cancel", Command::kCancel},     {"models", Command::kModels},
+      {"pause", Command::kPause},       {"resume", Command::kResume},
+      {"retry", Command::kRetry},       {"delete", Command::kDelete},
       {"health", Command::kHealth},     {"server", Command::kServerInfo},
       {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
       {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
@@ -396,6 +456,16 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
       static_cast<v1::OnInvalidLine>(EnumeratorOf(OnInvalidLineNames(), values.on_invalid_line)));
   spec.set_compute_type(
       static_cast<v1::ComputeTypeChoice>(EnumeratorOf(ComputeTypeNames(), values.compute_type)));
+  if (!values.completion_window.empty()) {
+    const absl::Duration window = *ParseDurationText(values.completion_window);
+    spec.mutable_completion_window()->set_seconds(absl::ToInt64Seconds(window));
+    spec.mutable_completion_window()->set_nanos(static_cast<int32_t>(
+        absl::ToInt64Nanoseconds(window - absl::Seconds(absl::ToInt64Seconds(window)))));
+  }
+  if (!values.not_before.empty()) {
+    spec.mutable_not_before()->set_seconds(
+        absl::ToUnixSeconds(*ParseStartTime(values.not_before)));
+  }
   for (const std::string& label : values.labels) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(label, absl::MaxSplits('=', 1));
@@ -407,8 +477,16 @@ CommandLine Complete(const CLI::App& app, Values values) {
   CommandLine line = std::move(values.line);
   const CLI::App& command = *app.get_subcommands().front();
   line.command = CommandOf(command.get_name());
-  if (line.command == Command::kServerInfo && command.got_subcommand("timeline")) {
-    line.command = Command::kServerTimeline;
+  if (line.command == Command::kServerInfo) {
+    for (const auto& [name, of_server] : std::map<std::string, Command>{
+             {"timeline", Command::kServerTimeline},
+             {"drain", Command::kServerDrain},
+             {"backup", Command::kServerBackup}}) {
+      line.command = command.got_subcommand(name) ? of_server : line.command;
+    }
+  }
+  if (!values.order.empty()) {
+    line.order = static_cast<v1::ResultOrder>(EnumeratorOf(OrderNames(), values.order));
   }
   if (line.address.empty()) {
     line.address = DefaultAddress();

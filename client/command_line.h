@@ -20,10 +20,16 @@ enum class Command {
   kWait,
   kResults,
   kCancel,
+  kPause,
+  kResume,
+  kRetry,
+  kDelete,
   kModels,
   kHealth,
   kServerInfo,
   kServerTimeline,
+  kServerDrain,
+  kServerBackup,
   kDaemonTool,  // bench, import, model, plan: executed by nightshiftd
 };
 
@@ -36,7 +42,7 @@ struct CommandLine {
   bool no_color = false;
 
   std::string input;   // run, submit: path or "-"
-  std::string output;  // run, results, server timeline: path or "-"
+  std::string output;  // run, results, server timeline: path or "-"; server backup: folder
   std::string job;     // "jobs/{id}"
   // run, submit. spec.model stays empty: `model` may be a path.
   v1::JobSpec spec;
@@ -50,6 +56,11 @@ struct CommandLine {
   bool validate_only = false;                      // submit
   bool follow = false;                             // results
   int64_t after_seq = 0;                           // results
+  v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;  // results
+  bool force = false;                              // delete
+  bool allow_missing = false;                      // delete
+  bool undo = false;                               // server drain
+  std::string label;                               // list
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // list
   int64_t limit = 0;                               // list
   absl::Duration timeout = absl::InfiniteDuration();

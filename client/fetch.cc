@@ -40,7 +40,8 @@ absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& 
         outcome.first_failure = FailureText(result);
       }
     }
-    const int64_t batch_seq = batch.results(batch.results_size() - 1).seq();
+    const int64_t batch_seq =
+        PositionOf(batch.results(batch.results_size() - 1), options.order);
     RETURN_IF_ERROR(file == nullptr ? session.console().Print(lines)
                                     : file->Append(lines, batch_seq));
     last_seq = batch_seq;
@@ -52,7 +53,11 @@ absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& 
     }
   };
   const absl::StatusOr<ResultStreamEnd> end =
-      session.client().StreamResults({options.job.name(), last_seq, options.follow}, listener);
+      session.client().StreamResults({.name = options.job.name(),
+                                      .after_seq = last_seq,
+                                      .follow = options.follow,
+                                      .order = options.order},
+                                     listener);
   session.console().ClearLive();
   if (file != nullptr) {
     RETURN_IF_ERROR(file->Checkpoint());
@@ -62,8 +67,9 @@ absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& 
   return outcome;
 }
 
-std::string LineOptionsText(bool token_ids) {
-  return token_ids ? "token_ids" : "";
+std::string LineOptionsText(bool token_ids, v1::ResultOrder order) {
+  return absl::StrCat(token_ids ? "token_ids" : "",
+                      order == v1::RESULT_ORDER_INPUT ? " input_order" : "");
 }
 
 absl::Status CheckComplete(const std::string& job, const ResultStreamEnd& end) {

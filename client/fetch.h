@@ -17,6 +17,7 @@ struct FetchOptions {
   v1::Job job;
   bool follow = false;
   bool token_ids = false;
+  v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;
 };
 
 struct FetchOutcome {
@@ -26,13 +27,13 @@ struct FetchOutcome {
 };
 
 // Appends a line for each result after last_seq to `file`, or prints it for nullptr, and advances
-// last_seq, also when it ends with an error; `file` is left at a checkpoint.
+// last_seq (a position of the order), also when it ends with an error; `file` is left at a checkpoint.
 // Errors: as Client::StreamResults, and the file's.
 absl::StatusOr<FetchOutcome> FetchResults(Session& session, const FetchOptions& options,
                                           OutputFile* file, int64_t& last_seq);
 
 // How results become lines, as OutputState::line_options has it.
-std::string LineOptionsText(bool token_ids);
+std::string LineOptionsText(bool token_ids, v1::ResultOrder order);
 
 // OK when no result is missing from a job that has ended; INTERNAL with the numbers otherwise.
 absl::Status CheckComplete(const std::string& job, const ResultStreamEnd& end);

@@ -12,6 +12,7 @@
 #include "client/progress_display.h"
 #include "client/session.h"
 #include "client/submission.h"
+#include "client/uuid.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -94,7 +95,10 @@ absl::StatusOr<ExitCode> Status(Session& session) {
 absl::StatusOr<ExitCode> List(Session& session) {
   const CommandLine& line = session.line();
   RETURN_IF_ERROR(session.Connect(kShortPatience));
-  ASSIGN_OR_RETURN(const auto jobs, session.client().ListJobs(line.state, line.limit));
+  v1::ListJobsRequest filter;
+  filter.set_state(line.state);
+  filter.set_label(line.label);
+  ASSIGN_OR_RETURN(const auto jobs, session.client().ListJobs(filter, line.limit));
   if (!line.json) {
     RETURN_IF_ERROR(session.console().Print(JobsTable(jobs, absl::Now())));
     return ExitCode::kOk;
@@ -110,15 +114,51 @@ absl::StatusOr<ExitCode> Wait(Session& session) {
   return WaitAndReport(session, session.line().job);
 }
 
-absl::StatusOr<ExitCode> Cancel(Session& session) {
+// Changes the job's state and says what has become of it.
+absl::StatusOr<ExitCode> Change(Session& session,
+                                absl::StatusOr<v1::Job> (Client::*change)(const std::string&)) {
   RETURN_IF_ERROR(session.Connect(kShortPatience));
-  ASSIGN_OR_RETURN(const v1::Job job, session.client().CancelJob(session.line().job));
+  ASSIGN_OR_RETURN(const v1::Job job, (session.client().*change)(session.line().job));
   if (session.line().json) {
     RETURN_IF_ERROR(session.console().Print(JobJson(job)));
   }
   session.console().Note(absl::StrCat(job.name(), " is ", StateText(job.state()), ", ",
                                       GroupedNumber(DoneOf(job.counts())), "/",
                                       GroupedNumber(job.counts().total()), " done"));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Cancel(Session& session) {
+  return Change(session, &Client::CancelJob);
+}
+
+absl::StatusOr<ExitCode> Pause(Session& session) {
+  return Change(session, &Client::PauseJob);
+}
+
+absl::StatusOr<ExitCode> Resume(Session& session) {
+  return Change(session, &Client::ResumeJob);
+}
+
+absl::StatusOr<ExitCode> Retry(Session& session) {
+  const CommandLine& line = session.line();
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::Job old, session.client().GetJob(line.job));
+  // The same job tried again under the same key is the same retry.
+  const std::string request_id = RequestIdOf(absl::StrCat("retry ", old.uid()), "", line.run_key);
+  ASSIGN_OR_RETURN(const v1::Job job, session.client().RetryFailed(line.job, request_id));
+  session.console().Note(absl::StrCat(job.name(), " retries ",
+                                      GroupedNumber(job.counts().total()), " requests of ",
+                                      line.job));
+  RETURN_IF_ERROR(session.console().Print(line.json ? JobJson(job) : job.name() + "\n"));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Delete(Session& session) {
+  const CommandLine& line = session.line();
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  RETURN_IF_ERROR(session.client().DeleteJob(line.job, line.force, line.allow_missing));
+  session.console().Note(absl::StrCat(line.job, " is deleted"));
   return ExitCode::kOk;
 }
 
@@ -145,6 +185,18 @@ ExitCode WaitCommand(const CommandLine& line, Console& console) {
 }
 ExitCode CancelCommand(const CommandLine& line, Console& console) {
   return Execute(line, console, Cancel);
+}
+ExitCode PauseCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Pause);
+}
+ExitCode ResumeCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Resume);
+}
+ExitCode RetryCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Retry);
+}
+ExitCode DeleteCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, Delete);
 }
 
 }  // namespace nightshift

@@ -12,5 +12,9 @@ ExitCode StatusCommand(const CommandLine& line, Console& console);
 ExitCode ListCommand(const CommandLine& line, Console& console);
 ExitCode WaitCommand(const CommandLine& line, Console& console);
 ExitCode CancelCommand(const CommandLine& line, Console& console);
+ExitCode PauseCommand(const CommandLine& line, Console& console);
+ExitCode ResumeCommand(const CommandLine& line, Console& console);
+ExitCode RetryCommand(const CommandLine& line, Console& console);
+ExitCode DeleteCommand(const CommandLine& line, Console& console);
 
 }  // namespace nightshift

@@ -219,6 +219,20 @@ std::string JobText(const v1::Job& job, absl::Time now) {
   }
   if (job.has_end_time()) {
     AddField(text, "ended", LocalTime(job.end_time()));
+  } else if (job.has_expire_time()) {
+    AddField(text, "expires", LocalTime(job.expire_time()));
+  }
+  if (job.has_next_run_time()) {
+    AddField(text, "runs", absl::StrCat("from ", LocalTime(job.next_run_time())));
+  }
+  if (!job.spec().run_window().empty()) {
+    AddField(text, "window", job.spec().run_window());
+  }
+  if (!job.retry_of().empty()) {
+    AddField(text, "retry of", job.retry_of());
+  }
+  if (job.results_expired()) {
+    AddField(text, "results", "not kept any more");
   }
   std::vector<std::string> labels;
   for (const auto& [key, value] : job.labels()) {
@@ -301,6 +315,10 @@ std::string JobJson(const v1::Job& job) {
                {"create_time", TimeJson(job.has_create_time(), job.create_time())},
                {"start_time", TimeJson(job.has_start_time(), job.start_time())},
                {"end_time", TimeJson(job.has_end_time(), job.end_time())},
+               {"expire_time", TimeJson(job.has_expire_time(), job.expire_time())},
+               {"next_run_time", TimeJson(job.has_next_run_time(), job.next_run_time())},
+               {"retry_of", job.retry_of().empty() ? Json(nullptr) : Json(job.retry_of())},
+               {"results_expired", job.results_expired()},
                {"error", JobErrorJson(job)},
                {"labels", labels}});
 }

@@ -56,6 +56,14 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return ResultsCommand(line, console);
     case Command::kCancel:
       return CancelCommand(line, console);
+    case Command::kPause:
+      return PauseCommand(line, console);
+    case Command::kResume:
+      return ResumeCommand(line, console);
+    case Command::kRetry:
+      return RetryCommand(line, console);
+    case Command::kDelete:
+      return DeleteCommand(line, console);
     case Command::kModels:
       return ModelsCommand(line, console);
     case Command::kHealth:
@@ -64,6 +72,10 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return ServerInfoCommand(line, console);
     case Command::kServerTimeline:
       return ServerTimelineCommand(line, console);
+    case Command::kServerDrain:
+      return ServerDrainCommand(line, console);
+    case Command::kServerBackup:
+      return ServerBackupCommand(line, console);
     case Command::kDaemonTool:
       return ExecuteTool(line, console);
   }

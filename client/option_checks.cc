@@ -51,6 +51,13 @@ std::optional<absl::Duration> ParseDurationText(const std::string& text) {
   return is_duration && duration >= absl::ZeroDuration() ? std::optional(duration) : std::nullopt;
 }
 
+std::optional<absl::Time> ParseStartTime(const std::string& text) {
+  absl::Time time;
+  std::string unused;
+  const bool is_time = absl::ParseTime(absl::RFC3339_full, text, &time, &unused);
+  return is_time && time >= absl::UnixEpoch() ? std::optional(time) : std::nullopt;
+}
+
 std::optional<std::pair<int32_t, double>> ParseLogitBias(const std::string& text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -91,6 +98,12 @@ CLI::Validator IsLogitBias() {
 CLI::Validator IsDuration() {
   return Expect([](const std::string& text) { return ParseDurationText(text).has_value(); },
                 "no duration such as 90s, 10m, 1h30m");
+}
+
+CLI::Validator IsStartTime() {
+  return Expect(
+      [](const std::string& text) { return ParseStartTime(text).has_value(); },
+      "no time such as 2025-06-01T22:00:00+02:00");
 }
 
 CLI::Validator IsLabel() {

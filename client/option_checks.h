@@ -22,6 +22,9 @@ int EnumeratorOf(const NamesOf& names, const std::string& text);
 // "90s", "10m", "1h30m" or seconds as a plain number; nothing for other text or below zero.
 std::optional<absl::Duration> ParseDurationText(const std::string& text);
 
+// An RFC 3339 time; nothing for other text.
+std::optional<absl::Time> ParseStartTime(const std::string& text);
+
 // "50256=-100" as id and bias; nothing for other text.
 std::optional<std::pair<int32_t, double>> ParseLogitBias(const std::string& text);
 
@@ -34,6 +37,7 @@ CLI::Validator IsShare();
 // TOKEN=BIAS: a token id and a number from -100 to 100.
 CLI::Validator IsLogitBias();
 CLI::Validator IsDuration();
+CLI::Validator IsStartTime();
 CLI::Validator IsLabel();
 CLI::Validator IsJobState();
 

@@ -14,17 +14,17 @@ namespace {
 
 // Keeps of `batch` what follows last_seq without a gap: a server that repeats itself after a
 // reconnect does no harm, and what it skipped is asked for again.
-absl::Status KeepNew(int64_t last_seq, v1::ResultBatch& batch) {
+absl::Status KeepNew(int64_t last_seq, v1::ResultOrder order, v1::ResultBatch& batch) {
   auto& results = *batch.mutable_results();
   int num_old = 0;
-  while (num_old < results.size() && results[num_old].seq() <= last_seq) {
+  while (num_old < results.size() && PositionOf(results[num_old], order) <= last_seq) {
     ++num_old;
   }
   results.DeleteSubrange(0, num_old);
   for (int i = 0; i < results.size(); ++i) {
     const int64_t expected = last_seq + 1 + i;
-    if (results[i].seq() != expected) {
-      const int64_t found = results[i].seq();
+    const int64_t found = PositionOf(results[i], order);
+    if (found != expected) {
       results.DeleteSubrange(i, results.size() - i);
       return absl::UnavailableError(absl::StrCat("result ", found, " came where ", expected,
                                                  " was expected, asking for it again"));
@@ -34,17 +34,17 @@ absl::Status KeepNew(int64_t last_seq, v1::ResultBatch& batch) {
 }
 
 // Hands the new results of one message on. The listener's error is final, a gap is not.
-void Accept(v1::ResultBatch& batch, const ResultListener& listener, ResultStreamEnd& end,
-            StreamAttempt& attempt) {
+void Accept(v1::ResultBatch& batch, v1::ResultOrder order, const ResultListener& listener,
+            ResultStreamEnd& end, StreamAttempt& attempt) {
   attempt.progressed = true;
-  const absl::Status gap = KeepNew(end.last_seq, batch);
+  const absl::Status gap = KeepNew(end.last_seq, order, batch);
   if (batch.results_size() > 0) {
     attempt.status = listener.on_batch(batch);
     attempt.is_final = !attempt.status.ok();
     if (attempt.is_final) {
       return;
     }
-    end.last_seq = batch.results(batch.results_size() - 1).seq();
+    end.last_seq = PositionOf(batch.results(batch.results_size() - 1), order);
   }
   attempt.status = gap;
   if (gap.ok() && batch.has_end()) {
@@ -68,6 +68,10 @@ absl::Status Judge(const grpc::Status& status, const ResultStreamOptions& option
 
 }  // namespace
 
+int64_t PositionOf(const v1::Result& result, v1::ResultOrder order) {
+  return order == v1::RESULT_ORDER_INPUT ? result.index() + 1 : result.seq();
+}
+
 bool HasEnded(v1::JobState state) {
   return state >= v1::JOB_STATE_SUCCEEDED;
 }
@@ -80,6 +84,7 @@ StreamAttempt StreamResultsOnce(v1::JobService::Stub& stub, const ResultStreamOp
   request.set_name(options.name);
   request.set_after_seq(end.last_seq);
   request.set_follow(options.follow);
+  request.set_order(options.order);
   const auto idle = [&] {
     listener.on_idle();
     return keep_waiting();
@@ -96,7 +101,7 @@ StreamAttempt StreamResultsOnce(v1::JobService::Stub& stub, const ResultStreamOp
     reader->Read(&batch, nullptr);
     awaited = Await(queue, context, absl::Now() + silence_limit, idle);
     if (awaited == Awaited::kDone) {
-      Accept(batch, listener, end, attempt);
+      Accept(batch, options.order, listener, end, attempt);
       listener.on_idle();
     }
   }

@@ -17,9 +17,13 @@ bool HasEnded(v1::JobState state);
 
 struct ResultStreamOptions {
   std::string name;  // "jobs/{id}"
-  int64_t after_seq = 0;
-  bool follow = false;  // stay until the job has ended
+  int64_t after_seq = 0;  // a position of `order`, as all seqs here
+  bool follow = false;    // stay until the job has ended
+  v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;
 };
+
+// The result's position in an order: its seq, or in input order the number of its row from 1.
+int64_t PositionOf(const v1::Result& result, v1::ResultOrder order);
 
 struct ResultListener {
   // Given batches that hold only results not given before, in order, never empty. An error ends the

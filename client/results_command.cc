@@ -19,7 +19,7 @@ absl::StatusOr<int64_t> BeginOutput(const CommandLine& line, const v1::Job& job,
   OutputState wanted;
   wanted.job_name = job.name();
   wanted.job_uid = job.uid();
-  wanted.line_options = LineOptionsText(line.token_ids);
+  wanted.line_options = LineOptionsText(line.token_ids, line.order);
   wanted.first_after_seq = line.after_seq;
   // Keeps a later `run` able to recognise its own part.
   if (file.earlier() && file.earlier()->job_uid == job.uid()) {
@@ -37,6 +37,7 @@ absl::StatusOr<ExitCode> Results(Session& session, int64_t& last_seq) {
   options.job = job;
   options.follow = line.follow;
   options.token_ids = line.token_ids;
+  options.order = line.order;
   std::unique_ptr<OutputFile> file;
   if (line.output != "-") {
     ASSIGN_OR_RETURN(file, OutputFile::Open(line.output));

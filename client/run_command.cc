@@ -134,7 +134,7 @@ class Run {
     wanted.request_id = submission.request_id;
     wanted.job_name = job_.name();
     wanted.job_uid = job_.uid();
-    wanted.line_options = LineOptionsText(line_.token_ids);
+    wanted.line_options = LineOptionsText(line_.token_ids, v1::RESULT_ORDER_COMMIT);
     ASSIGN_OR_RETURN(last_seq_, file_->Begin(wanted));
     if (last_seq_ > 0) {
       console().Note(absl::StrCat("going on after ", GroupedNumber(last_seq_), " results in ",

@@ -1,7 +1,9 @@
 #include "client/server_commands.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -59,6 +61,35 @@ absl::Status ServerTimeline(Session& session) {
   return absl::OkStatus();
 }
 
+absl::Status ServerDrain(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::ServerInfo info, session.client().SetDrain(!session.line().undo));
+  if (session.line().json) {
+    return session.console().Print(ServerInfoJson(info, session.client().address()));
+  }
+  session.console().Note(info.draining()
+                             ? "the daemon accepts and runs nothing until: nightshift server drain "
+                               "--undo"
+                             : "the daemon accepts and runs jobs");
+  return absl::OkStatus();
+}
+
+absl::Status ServerBackup(Session& session) {
+  // The daemon may have another working folder.
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(session.line().output, error);
+  if (!folder.has_filename()) {
+    folder = folder.parent_path();
+  }
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const v1::BackupResponse copied, session.client().Backup(folder.string()));
+  session.console().Note(absl::StrCat("wrote ", folder.string(), ": ",
+                                      GroupedNumber(copied.jobs()), " jobs, ",
+                                      ByteSize(copied.bytes()),
+                                      "; restore it with nightshiftd --state-dir"));
+  return absl::OkStatus();
+}
+
 // OK when jobs are accepted.
 absl::Status CheckHealthOnce(Session& session) {
   RETURN_IF_ERROR(session.Connect(absl::ZeroDuration()));
@@ -99,6 +130,14 @@ ExitCode ServerInfoCommand(const CommandLine& line, Console& console) {
 
 ExitCode ServerTimelineCommand(const CommandLine& line, Console& console) {
   return Execute(line, console, ServerTimeline);
+}
+
+ExitCode ServerDrainCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, ServerDrain);
+}
+
+ExitCode ServerBackupCommand(const CommandLine& line, Console& console) {
+  return Execute(line, console, ServerBackup);
 }
 
 ExitCode HealthCommand(const CommandLine& line, Console& console) {

@@ -30,13 +30,14 @@ absl::Time UploadDeadline(const InputFile& input) {
   return absl::Now() + kUploadSlack + absl::Seconds(input.size_bytes() / kSlowestBytesPerSecond);
 }
 
-v1::SubmitJobStreamRequest HeaderOf(const SubmitOptions& submission) {
+v1::SubmitJobStreamRequest HeaderOf(const SubmitOptions& submission, int64_t offset) {
   v1::SubmitJobStreamRequest request;
   v1::SubmitJobStreamRequest::Header& header = *request.mutable_header();
   header.set_job_id(submission.job_id);
   header.set_request_id(submission.request_id);
   *header.mutable_spec() = submission.spec;
   header.set_format(v1::INPUT_FORMAT_JSONL);
+  header.set_resume_offset(offset);
   header.set_validate_only(submission.validate_only);
   return request;
 }
@@ -118,14 +119,16 @@ class UploadStream {
 }  // namespace
 
 absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const SubmitOptions& submission,
-                                    const InputFile& input,
+                                    const InputFile& input, int64_t offset,
                                     const std::function<bool()>& keep_waiting) {
   UploadStream stream(stub, input, keep_waiting);
-  bool open = stream.Write(HeaderOf(submission));
+  bool open = stream.Write(HeaderOf(submission, offset));
   ContentHash sum;
-  for (int64_t offset = 0; open && offset < input.size_bytes();) {
+  for (int64_t position = 0; open && position < input.size_bytes();) {
+    // What the daemon has is read again too: the file may have changed since.
+    const int64_t end = position < offset ? offset : input.size_bytes();
     absl::StatusOr<std::string> bytes =
-        input.ReadAt(offset, std::min(kChunkBytes, input.size_bytes() - offset));
+        input.ReadAt(position, std::min(kChunkBytes, end - position));
     if (!bytes.ok()) {
       return stream.Abandon(bytes.status());
     }
@@ -134,8 +137,8 @@ absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const SubmitOpti
     }
     sum.Update(*bytes);
     const int64_t length = static_cast<int64_t>(bytes->size());
-    open = stream.Write(ChunkOf(offset, *std::move(bytes)));
-    offset += length;
+    open = position < offset || stream.Write(ChunkOf(position, *std::move(bytes)));
+    position += length;
   }
   if (open && sum.Finish() != input.sha256()) {
     return stream.Abandon(absl::InvalidArgumentError(

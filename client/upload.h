@@ -1,6 +1,8 @@
-// One attempt at SubmitJobStream: header, chunks of 256 KiB with CRC32C, finish with sha256.
+// One attempt at SubmitJobStream: header, chunks of 256 KiB with CRC32C, finish with sha256; from
+// where an earlier attempt broke off.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -19,12 +21,13 @@ struct SubmitOptions {
   bool validate_only = false;
 };
 
-// Returns the job once it is durable. The server may answer before it has read everything (a job
+// Sends the input from `offset` on, which the daemon has kept so much of; returns the job once it is
+// durable. The server may answer before it has read everything (a job
 // that it has already, a refusal).
 // Errors: the server's; INVALID_ARGUMENT when the file changed since it was opened; CANCELLED by
 // keep_waiting.
 absl::StatusOr<v1::Job> UploadInput(v1::JobService::Stub& stub, const SubmitOptions& submission,
-                                    const InputFile& input,
+                                    const InputFile& input, int64_t offset,
                                     const std::function<bool()>& keep_waiting);
 
 }  // namespace nightshift

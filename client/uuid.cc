@@ -44,10 +44,10 @@ std::string RandomUuid() {
   return Format(std::move(bytes), 4);
 }
 
-std::string RequestIdOf(absl::string_view input_sha256, absl::string_view spec,
+std::string RequestIdOf(absl::string_view content, absl::string_view spec,
                         absl::string_view run_key) {
   const absl::string_view name_space(reinterpret_cast<const char*>(kNamespace), kUuidBytes);
-  return UuidV5(name_space, absl::StrCat(input_sha256, spec.size(), ":", spec, run_key));
+  return UuidV5(name_space, absl::StrCat(content, spec.size(), ":", spec, run_key));
 }
 
 }  // namespace nightshift

@@ -15,8 +15,9 @@ std::string RandomUuid();
 
 // The request_id of a submission: the same input, spec and run key give the same UUID, so that a
 // repeated command attaches to the job that it made before.
-// input_sha256: 32 bytes. spec: a JobSpec, serialised deterministically.
-std::string RequestIdOf(absl::string_view input_sha256, absl::string_view spec,
+// content: sha256 of the input, or what else tells what is asked for. spec: a JobSpec, serialised
+// deterministically.
+std::string RequestIdOf(absl::string_view content, absl::string_view spec,
                         absl::string_view run_key);
 
 }  // namespace nightshift
