@@ -121,13 +121,13 @@ class Daemon:
         self._process = None
         self._notify = None
 
-    def launch(self):
-        """Starts the process without waiting until it is ready."""
+    def launch(self, variables=()):
+        """Starts the process, with further variables, without waiting until it is ready."""
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         path = self.folder / "notify"
         path.unlink(missing_ok=True)
         self._notify.bind(str(path))
-        environment = client_environment(None) | {"NOTIFY_SOCKET": str(path)}
+        environment = client_environment(None) | {"NOTIFY_SOCKET": str(path)} | dict(variables)
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
                 [str(part) for part in self._command], env=environment, stdin=subprocess.DEVNULL,
