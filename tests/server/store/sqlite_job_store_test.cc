@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -190,6 +192,30 @@ TEST_F(SqliteJobStoreTest, FindsDamageAfterAnUncleanStop) {
   }
   EXPECT_THAT(SqliteJobStore::Open({.path = path()}),
               StatusIs(absl::StatusCode::kDataLoss, "damaged"));
+}
+
+// Whatever bit of the file flips: a result is served as it was written, or not at all.
+TEST_F(SqliteJobStoreTest, AFlippedBitNeverChangesAResult) {
+  AddFinishedJob(*Open(), "a", 300);
+  Tamper("UPDATE meta SET value = 0");  // as after a crash
+  std::ifstream file(path(), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::mt19937 random(20251130);
+  int refused = 0;
+  for (int flip = 0; flip < 50; ++flip) {
+    std::string flipped = bytes;
+    const size_t place = random() % bytes.size();
+    flipped[place] = static_cast<char>(flipped[place] ^ (1 << (random() % 8)));
+    std::ofstream(path(), std::ios::binary) << flipped;
+    auto store = SqliteJobStore::Open({.path = path()});
+    const auto results = store.ok() ? (*store)->ReadResults("a", 0, 1 << 20)
+                                    : absl::StatusOr<std::vector<StoredResult>>(store.status());
+    refused += results.ok() ? 0 : 1;
+    for (const StoredResult& result : results.ok() ? *results : std::vector<StoredResult>()) {
+      ASSERT_EQ(result.body, std::string(100, 'b')) << "bit of byte " << place;
+    }
+  }
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(SqliteJobStoreTest, ACleanStopLeavesOneFile) {
