@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
-"""100,000 rows in and out of the daemon with a fake engine: memory does not grow with the job."""
+"""100,000 rows in and out of the daemon with a fake engine: memory does not grow with the job.
 
+Usage: scale_test.py [--rows N]
+"""
+
+import argparse
 import sys
 import unittest
 
 from e2e_lib import FAKE_NIGHTSHIFTD, MIB, EndToEndTest, read_rows, run_client, write_rows
 
-NUM_ROWS = 100_000
+ARGUMENTS = argparse.ArgumentParser()
+ARGUMENTS.add_argument("--rows", type=int, default=100_000)
 
 
 class ScaleTest(EndToEndTest):
+    options = None  # of the command line
+
     def test_memory_is_flat_in_the_size_of_a_job(self):
         daemon = self.daemon(executable=FAKE_NIGHTSHIFTD).start()
         self.run_rows(daemon, 1000)  # what any job needs
         daemon.reset_peak()
         before = daemon.memory_bytes("VmRSS")
-        results = self.run_rows(daemon, NUM_ROWS)
+        num_rows = self.options.rows
+        results = self.run_rows(daemon, num_rows)
         growth = daemon.memory_bytes("VmHWM") - before
         print(f"daemon RSS {before / MIB:.0f} MiB, grew by {growth / MIB:.1f} MiB", file=sys.stderr)
-        self.assertEqual(sorted(int(row["id"]) for row in results), list(range(NUM_ROWS)))
+        self.assertEqual(sorted(int(row["id"]) for row in results), list(range(num_rows)))
         self.assertLess(growth, 64 * MIB)
 
     def run_rows(self, daemon, num_rows):
@@ -32,4 +40,5 @@ class ScaleTest(EndToEndTest):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    ScaleTest.options, rest = ARGUMENTS.parse_known_args()
+    unittest.main(argv=sys.argv[:1] + rest, verbosity=2)
