@@ -19,10 +19,6 @@
 namespace nightshift {
 namespace {
 
-// Output tokens counted for a request beyond what it has when others ask for room. More makes
-// evictions rarer and the block smaller; an eviction costs one prefill of the request.
-constexpr int64_t kHeadroomTokens = 128;
-
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Pack& pack) {
   if (!pack.manifest().has_tokenizer) {
     return std::unique_ptr<Tokenizer>();
@@ -65,7 +61,7 @@ std::string DescribeDevice(const Device& device, const WeightStream* stream,
 
 absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const EngineOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
-  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, *pack));
+  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, pack->manifest(), pack->path()));
   std::unique_ptr<LocalEngine> engine(new LocalEngine(std::move(pack)));
   ASSIGN_OR_RETURN(engine->tokenizer_, LoadTokenizer(*engine->pack_));
   RETURN_IF_ERROR(engine->SetUp(options, std::move(plan)));
@@ -355,26 +351,20 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   for (const std::unique_ptr<Sequence>& held : held_) {
     const int64_t limit =
         held->prompt_tokens + OutputTokensLimit(held->prompt_tokens, held->sampling);
-    committed += PagesToCommit(held->known_tokens(), limit - held->known_tokens(),
-                               PrefixTree::SharedStretches(held->prefix));
+    committed += info_.kv_needs.ToCommit(held->known_tokens(), limit - held->known_tokens(),
+                                         PrefixTree::SharedStretches(held->prefix));
   }
   const int64_t shared = request.sampling.prompt_logprobs.has_value()
                              ? 0
                              : prefixes_->SharedStretches(Shareable(request));
-  const int64_t asked =
-      PagesToCommit(prompt_tokens + generated_tokens, output_limit - generated_tokens, shared);
+  const int64_t asked = info_.kv_needs.ToCommit(prompt_tokens + generated_tokens,
+                                                output_limit - generated_tokens, shared);
   if (committed + asked > cache_->num_pages()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "admit request ", request.id, ": asked ", asked, " kv pages, free ",
         std::max<int64_t>(0, cache_->num_pages() - committed), ", budget ", cache_->num_pages()));
   }
   return absl::OkStatus();
-}
-
-int64_t LocalEngine::PagesToCommit(int64_t known_tokens, int64_t output_tokens_left,
-                                   int64_t shared_stretches) const {
-  return info_.kv_needs.Most(known_tokens + std::min(output_tokens_left, kHeadroomTokens) -
-                             shared_stretches * kPagePositions);
 }
 
 std::span<const int32_t> LocalEngine::Shareable(const EngineRequest& request) const {
@@ -562,7 +552,7 @@ absl::StatusOr<std::vector<EngineRequest>> LocalEngine::ApplyPlan(const EngineOp
         ": the engine runs ", options_.pack_path, " as ", ComputeTypeName(options_.compute_type),
         "; another model or type is another engine"));
   }
-  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, *pack_));
+  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, pack_->manifest(), pack_->path()));
   std::vector<EngineRequest> states;
   for (const std::unique_ptr<Sequence>& sequence : held_) {
     states.push_back(TakeState(*sequence));

@@ -65,10 +65,6 @@ class LocalEngine : public Engine {
   absl::Status CheckSampling(const SamplingParams& sampling) const;
   absl::Status CheckRoom(const EngineRequest& request) const;
   absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
-  // Pages to count for a request: what it has alone and some tokens ahead, so that evictions are
-  // rare. `shared_stretches` of its first are counted elsewhere.
-  int64_t PagesToCommit(int64_t known_tokens, int64_t output_tokens_left,
-                        int64_t shared_stretches) const;
   // The whole stretches of the prompt that leave a token to compute; nothing where nothing is
   // shared.
   std::span<const int32_t> Shareable(const EngineRequest& request) const;

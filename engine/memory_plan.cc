@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,15 +27,24 @@ int64_t Part(double share, int64_t whole) {
   return static_cast<int64_t>(share * static_cast<double>(whole));
 }
 
+KvPageLayout LayoutOf(const ModelConfig& config, ComputeType compute_type,
+                      std::optional<DType> kv) {
+  KvPageLayout layout = KvLayoutOf(config, compute_type);
+  layout.dtype = kv.value_or(layout.dtype);
+  return layout;
+}
+
 // One attempt to share the budgets.
 class Share {
  public:
-  Share(const EngineOptions& options, const Pack& pack, bool streams_weights)
+  Share(const EngineOptions& options, const PackManifest& manifest, const std::string& name,
+        std::optional<DType> kv, bool streams_weights)
       : options_(options),
         tiers_(options.tiers),
-        pack_(pack),
-        config_(pack.manifest().config),
-        layout_(KvLayoutOf(config_, options.compute_type)),
+        manifest_(manifest),
+        name_(name),
+        config_(manifest.config),
+        layout_(LayoutOf(config_, options.compute_type, kv)),
         layers_(config_),
         needs_(layers_.Needs(LongestSpan(options))),
         page_bytes_(KvCache::PageBytes(layout_, layers_)),
@@ -55,8 +65,8 @@ class Share {
 
   // Memory that weights on their way take.
   void TakeRings() {
-    const WeightPlacement none = PlaceWeights(pack_.manifest(), options_.compute_type, {});
-    const std::vector<StreamedShard> shards = StreamedShards(pack_.manifest(), none);
+    const WeightPlacement none = PlaceWeights(manifest_, options_.compute_type, {});
+    const std::vector<StreamedShard> shards = StreamedShards(manifest_, none);
     const int64_t largest = TransferBytes(none.max_stored_bytes);
     least_ring_bytes_ = 2 * largest;
     if (!is_one_batch_) {
@@ -86,7 +96,7 @@ class Share {
   }
 
   void TakeWeights(const WeightBudget& budget) {
-    plan_.weights = PlaceWeights(pack_.manifest(), options_.compute_type, budget);
+    plan_.weights = PlaceWeights(manifest_, options_.compute_type, budget);
   }
 
   // KV pages get what is left, in the shares that are asked for.
@@ -108,7 +118,20 @@ class Share {
     }
     plan_.kv_pages = SplitPages(fitting);
     PlanStaging(plan_.kv_pages);
+    CountBytes();
     return plan_;
+  }
+
+  WorkingBytes WorkingBytesWith(const KvPages& pages) {
+    PlanStaging(pages);
+    const ExecutorLimits& limits = plan_.executor;
+    WorkingBytes bytes{.device = Executor::DeviceBytes(config_, layout_, limits),
+                       .host = Executor::HostBytes(config_, layout_, limits),
+                       .disk = Executor::DiskBytes(config_, limits)};
+    if (tiers_.unified_memory()) {
+      bytes.device += std::exchange(bytes.host, 0);
+    }
+    return bytes;
   }
 
   int64_t least_kv_bytes() const {
@@ -118,7 +141,7 @@ class Share {
     return options_.max_block_requests * needs_.Most(config_.context_tokens) * page_bytes_;
   }
   int64_t all_weight_bytes() const {
-    return PlaceWeights(pack_.manifest(), options_.compute_type, {.device_bytes = INT64_MAX / 2})
+    return PlaceWeights(manifest_, options_.compute_type, {.device_bytes = INT64_MAX / 2})
         .device_bytes;
   }
 
@@ -235,6 +258,20 @@ class Share {
         2 * ((of_block + limits.kv.pages_per_slot - 1) / limits.kv.pages_per_slot);
   }
 
+  // As reserved: streams for what is streamed, not for all that could be.
+  void CountBytes() {
+    stream_of_ = plan_.weights;
+    const bool streams = !plan_.weights.all_on_device();
+    plan_.host_ring_bytes = streams ? plan_.host_ring_bytes : 0;
+    plan_.device_ring_bytes = streams ? plan_.device_ring_bytes : 0;
+    plan_.device_bytes = Used(DeviceParts()) + plan_.kv_pages.device * page_bytes_;
+    plan_.host_bytes = Used(HostParts()) + plan_.kv_pages.host * page_bytes_;
+    plan_.disk_bytes = DiskBytes(plan_.kv_pages);
+    if (tiers_.unified_memory()) {
+      plan_.host_bytes = std::exchange(plan_.device_bytes, 0);
+    }
+  }
+
   int64_t DiskBytes(const KvPages& pages) const {
     return pages.disk * page_bytes_ + Executor::DiskBytes(config_, plan_.executor);
   }
@@ -259,7 +296,7 @@ class Share {
     const int64_t missing = kv_bytes - device_rest_bytes();
     std::string message = absl::StrCat(
         "share a ", unified ? "memory" : "device", " budget of ", device_budget_bytes(),
-        " bytes: of ", pack_.path(), " as ", ComputeTypeName(options_.compute_type), ", ", parts,
+        " bytes: of ", name_, " as ", ComputeTypeName(options_.compute_type), ", ", parts,
         "keys and values of one request ", kv_bytes, "; raise the budget to at least ",
         device_budget_bytes() + std::max<int64_t>(missing, 0) + RingGrowth(missing),
         " or lower max_sweep_tokens");
@@ -288,7 +325,8 @@ class Share {
 
   const EngineOptions& options_;
   const TierOptions& tiers_;
-  const Pack& pack_;
+  const PackManifest& manifest_;
+  const std::string& name_;
   const ModelConfig& config_;
   const KvPageLayout layout_;
   const KvLayers layers_;
@@ -318,9 +356,15 @@ int64_t LongestSpan(const EngineOptions& options) {
              : options.max_sweep_tokens;
 }
 
-absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& pack) {
+WorkingBytes WorkingBytesOf(const EngineOptions& options, const PackManifest& manifest,
+                            std::optional<DType> kv, bool streams_weights, const KvPages& pages) {
+  return Share(options, manifest, manifest.model_name, kv, streams_weights).WorkingBytesWith(pages);
+}
+
+absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const PackManifest& manifest,
+                                      const std::string& name, std::optional<DType> kv) {
   const TierOptions& tiers = options.tiers;
-  Share resident(options, pack, false);
+  Share resident(options, manifest, name, kv, false);
   const int64_t all_bytes = resident.all_weight_bytes();
   const double device_share =
       tiers.weights.of_device() + (tiers.unified_memory() ? tiers.weights.of_host() : 0.0);
@@ -333,7 +377,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const Pack& 
     resident.TakeWeights({.device_bytes = all_bytes});
     return resident.Finish();
   }
-  Share streamed(options, pack, true);
+  Share streamed(options, manifest, name, kv, true);
   streamed.TakeRings();
   const int64_t rest_bytes = streamed.device_rest_bytes();
   const int64_t kv_bytes =

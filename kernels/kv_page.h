@@ -16,12 +16,16 @@ inline constexpr int64_t kPlaneAlignment = 4096;
 inline constexpr int64_t kTileKeys = 64;
 
 struct KvPageLayout {
-  DType dtype = DType::kF32;  // kF32 in compute type f32, kBF16 in bf16
+  // kF32 in compute type f32, kBF16 in bf16. Groups, with their scales behind them, are for plans:
+  // no op reads them.
+  DType dtype = DType::kF32;
   int64_t kv_heads = 0;       // G
   int64_t head_width = 0;     // D
 
   int64_t plane_bytes() const {
-    return RoundUp(kv_heads * kPagePositions * head_width * FloatBytes(dtype), kPlaneAlignment);
+    const int64_t elements = kv_heads * kPagePositions * head_width;  // whole groups
+    return RoundUp(static_cast<int64_t>(static_cast<double>(elements) * StoredBits(dtype)) / 8,
+                   kPlaneAlignment);
   }
   int64_t page_bytes() const { return 2 * plane_bytes(); }
   // Element offset of (head, position in page) inside a plane.

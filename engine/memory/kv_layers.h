@@ -32,6 +32,17 @@ struct KvPageNeeds {
     const int64_t stretches = (positions + page_positions - 1) / page_positions;
     return all * stretches + window * std::min(stretches, window_stretches);
   }
+
+  // Output tokens counted for a request beyond what it has when others ask for room. More makes
+  // evictions rarer and the block smaller; an eviction costs one prefill of the request.
+  static constexpr int64_t kHeadroomTokens = 128;
+  // Ids to count for a request when another asks for room: what it has alone and some tokens ahead.
+  // `shared_stretches` of its first are counted elsewhere.
+  int64_t ToCommit(int64_t known_tokens, int64_t output_tokens_left,
+                   int64_t shared_stretches) const {
+    return Most(known_tokens + std::min(output_tokens_left, kHeadroomTokens) -
+                shared_stretches * page_positions);
+  }
 };
 
 class KvLayers {

@@ -20,7 +20,7 @@ class Dependencies {
     std::vector<size_t> last_of_lane(num_lanes, kNone);
     for (size_t i = 0; i < steps.size(); ++i) {
       CHECK_LT(steps[i].lane, num_lanes);
-      CHECK_GE(steps[i].duration_us, 0);
+      CHECK_GE(steps[i].duration_ns, 0);
       if (last_of_lane[steps[i].lane] != kNone) {
         Add(last_of_lane[steps[i].lane], i);
       }
@@ -77,7 +77,7 @@ absl::Status Deadlock(std::span<const VirtualStep> steps, const std::vector<bool
 absl::StatusOr<VirtualRun> RunInVirtualTime(std::span<const VirtualStep> steps, size_t num_lanes) {
   Dependencies dependencies(steps, num_lanes);
   VirtualRun run{.steps = std::vector<VirtualTimes>(steps.size()),
-                 .lane_busy_us = std::vector<int64_t>(num_lanes, 0)};
+                 .lane_busy_ns = std::vector<int64_t>(num_lanes, 0)};
   std::vector<bool> has_ended(steps.size(), false);
   std::vector<size_t> ready = FirstSteps(dependencies, steps.size());
   size_t num_ended = 0;
@@ -85,13 +85,13 @@ absl::StatusOr<VirtualRun> RunInVirtualTime(std::span<const VirtualStep> steps, 
     const size_t step = ready.back();
     ready.pop_back();
     VirtualTimes& times = run.steps[step];
-    times.end_us = times.start_us + steps[step].duration_us;
-    run.lane_busy_us[steps[step].lane] += steps[step].duration_us;
-    run.makespan_us = std::max(run.makespan_us, times.end_us);
+    times.end_ns = times.start_ns + steps[step].duration_ns;
+    run.lane_busy_ns[steps[step].lane] += steps[step].duration_ns;
+    run.makespan_ns = std::max(run.makespan_ns, times.end_ns);
     has_ended[step] = true;
     ++num_ended;
     for (const size_t dependent : dependencies.dependents(step)) {
-      run.steps[dependent].start_us = std::max(run.steps[dependent].start_us, times.end_us);
+      run.steps[dependent].start_ns = std::max(run.steps[dependent].start_ns, times.end_ns);
       dependencies.CountDown(dependent);
       if (dependencies.can_start(dependent)) {
         ready.push_back(dependent);

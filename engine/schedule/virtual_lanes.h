@@ -15,19 +15,19 @@ namespace nightshift {
 
 struct VirtualStep {
   size_t lane = 0;
-  int64_t duration_us = 0;    // >= 0
+  int64_t duration_ns = 0;    // >= 0
   std::vector<size_t> waits;  // indices of steps, on any lane, before or after this one in the list
 };
 
 struct VirtualTimes {
-  int64_t start_us = 0;
-  int64_t end_us = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
 };
 
 struct VirtualRun {
   std::vector<VirtualTimes> steps;    // one a step; the first start is 0
-  std::vector<int64_t> lane_busy_us;  // sum of the durations of each lane's steps
-  int64_t makespan_us = 0;            // the last end
+  std::vector<int64_t> lane_busy_ns;  // sum of the durations of each lane's steps
+  int64_t makespan_ns = 0;            // the last end
 };
 
 // Linear in steps and waits. Lanes are numbered below num_lanes.

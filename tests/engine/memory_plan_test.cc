@@ -1,10 +1,16 @@
 #include "engine/memory_plan.h"
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "engine/model/forward.h"
+#include "engine/model/known_shapes.h"
+#include "engine/model/shape_manifest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_packs.h"
 
 namespace nightshift {
@@ -24,7 +30,7 @@ class MemoryPlanTest : public testing::Test {
     options_.tiers.spill_folder = "/nowhere";
   }
   MemoryPlan Plan() const {
-    auto plan = PlanMemory(options_, *pack_);
+    auto plan = PlanMemory(options_, pack_->manifest(), pack_->path());
     EXPECT_OK(plan);
     return plan.ok() ? *plan : MemoryPlan();
   }
@@ -89,15 +95,57 @@ TEST_F(MemoryPlanTest, StreamedWeightsAreOneBatchInARingAndSeveralInTwoLayers) {
 
 TEST_F(MemoryPlanTest, ARefusalNamesTheTierAndABudgetThatIsEnough) {
   options_.tiers.device_budget_bytes = 1;
-  const absl::Status status = PlanMemory(options_, *pack_).status();
+  const absl::Status status = PlanMemory(options_, pack_->manifest(), pack_->path()).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, "device budget of 1 bytes"));
   const std::string message(status.message());
   options_.tiers.device_budget_bytes = std::stoll(message.substr(message.find("at least ") + 9));
-  EXPECT_OK(PlanMemory(options_, *pack_));
+  EXPECT_OK(PlanMemory(options_, pack_->manifest(), pack_->path()));
   options_.tiers.kv = {0.0, 0.0};
   options_.tiers.disk_budget_bytes = 4096;
-  EXPECT_THAT(PlanMemory(options_, *pack_),
+  EXPECT_THAT(PlanMemory(options_, pack_->manifest(), pack_->path()),
               StatusIs(absl::StatusCode::kResourceExhausted, "the disk has 4096 bytes"));
+}
+
+// Of every kind of plan: all on the device, streamed, in three tiers.
+TEST_F(MemoryPlanTest, SaysWhatAnEngineTakesFromItsPools) {
+  const TemporaryFolder folder;
+  options_.tiers.spill_folder = folder.path();
+  const auto expect_taken = [&] {
+    const MemoryPlan plan = Plan();
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Create(options_));
+    const EngineUsage usage = engine->Usage();
+    constexpr double kRounding = 12 * 4096;  // a block of memory each
+    EXPECT_NEAR(static_cast<double>(plan.host_bytes), static_cast<double>(usage.memory_bytes),
+                kRounding);
+    EXPECT_NEAR(static_cast<double>(plan.device_bytes),
+                static_cast<double>(usage.device_memory_bytes), kRounding);
+  };
+  expect_taken();
+  options_.weight_budget_bytes = 0;
+  expect_taken();
+  options_.tiers.device_budget_bytes = 64 * kMiB;
+  options_.tiers.weights = {0.25, 0.5};
+  options_.tiers.kv = {0.5, 0.25};
+  options_.tiers.activations = {0.5, 0.25};
+  options_.tiers.host_attention = true;
+  expect_taken();
+}
+
+TEST_F(MemoryPlanTest, CompressedKeysAndValuesOfAPlanTakeTheirBytes) {
+  const PackManifest manifest = ManifestOf(FindKnownShape("1b").value(), DType::kBF16);
+  const KvPageLayout plain = KvLayoutOf(manifest.config, ComputeType::kBF16);
+  KvPageLayout packed = plain;
+  packed.dtype = DType::kU4G64;
+  EXPECT_EQ(plain.page_bytes(), 2 * 32768);
+  EXPECT_EQ(packed.page_bytes(), 2 * 12288);  // 4.5 bits of 16, in blocks of 4 KiB
+  options_.memory_budget_bytes = 4096 * kMiB;
+  const auto pages = [&](std::optional<DType> kv) {
+    const auto plan = PlanMemory(options_, manifest, "1b", kv);
+    EXPECT_OK(plan);
+    return plan.ok() ? static_cast<double>(plan->kv_pages.total()) : 0.0;
+  };
+  options_.max_block_requests = 64;  // more than there is room for
+  EXPECT_NEAR(pages(DType::kU4G64) / pages(std::nullopt), 32768.0 / 12288.0, 0.01);
 }
 
 TEST_F(MemoryPlanTest, RefusesSharesAndBudgetsThatMakeNoSense) {

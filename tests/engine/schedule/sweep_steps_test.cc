@@ -73,7 +73,7 @@ std::map<int64_t, VirtualTimes> TimesOf(const std::vector<Step>& steps,
     index[step.id] = virtual_steps.size();
     VirtualStep& virtual_step = virtual_steps.emplace_back();
     virtual_step.lane = static_cast<size_t>(LaneOf(step.kind));
-    virtual_step.duration_us = duration(step);
+    virtual_step.duration_ns = duration(step);
     for (const int64_t id : step.waits) {
       virtual_step.waits.push_back(index.at(id));
     }
@@ -91,15 +91,15 @@ std::map<int64_t, VirtualTimes> TimesOf(const std::vector<Step>& steps,
 struct Tenancy {
   int64_t offset = 0;
   int64_t bytes = 0;
-  int64_t start_us = 0;
-  int64_t end_us = 0;
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
 };
 
 void ExpectApart(std::vector<Tenancy> tenancies) {
   std::sort(tenancies.begin(), tenancies.end(),
-            [](const Tenancy& a, const Tenancy& b) { return a.start_us < b.start_us; });
+            [](const Tenancy& a, const Tenancy& b) { return a.start_ns < b.start_ns; });
   for (size_t i = 0; i < tenancies.size(); ++i) {
-    for (size_t j = i + 1; j < tenancies.size() && tenancies[j].start_us < tenancies[i].end_us;
+    for (size_t j = i + 1; j < tenancies.size() && tenancies[j].start_ns < tenancies[i].end_ns;
          ++j) {
       ASSERT_TRUE(tenancies[i].offset + tenancies[i].bytes <= tenancies[j].offset ||
                   tenancies[j].offset + tenancies[j].bytes <= tenancies[i].offset)
@@ -117,17 +117,17 @@ void ExpectRingsSafe(const Sweeps& run, const std::map<int64_t, VirtualTimes>& t
     const VirtualTimes at = times.at(step.id);
     auto& ring = run.shape.unified_memory ? host : device;
     if (step.kind == StepKind::kReadWeights) {
-      host[step.position] = {step.offset, step.bytes, at.start_us, at.end_us};
+      host[step.position] = {step.offset, step.bytes, at.start_ns, at.end_ns};
     } else if (step.kind == StepKind::kUploadWeights) {
-      device[step.position] = {step.offset, step.bytes, at.start_us, at.end_us};
+      device[step.position] = {step.offset, step.bytes, at.start_ns, at.end_ns};
       if (host.contains(step.position)) {
-        ASSERT_LE(host[step.position].end_us, at.start_us) << "uploaded before it was read";
-        host[step.position].end_us = at.end_us;
+        ASSERT_LE(host[step.position].end_ns, at.start_ns) << "uploaded before it was read";
+        host[step.position].end_ns = at.end_ns;
       }
     } else if (step.position >= 0) {
       ASSERT_TRUE(ring.contains(step.position));
-      ASSERT_LE(ring[step.position].end_us, at.start_us) << "used before it was there";
-      ring[step.position].end_us = at.end_us;
+      ASSERT_LE(ring[step.position].end_ns, at.start_ns) << "used before it was there";
+      ring[step.position].end_ns = at.end_ns;
     }
   }
   for (const auto& ring : {host, device}) {
@@ -159,9 +159,9 @@ void ExpectSlotsSafe(const std::vector<Step>& sweep, const SweepShape& shape, bo
     const VirtualTimes at = times.at(step.id);
     const auto [found, is_first] =
         uses.try_emplace({kind, step.slot, step.layer, step.batch},
-                         Tenancy{static_cast<int64_t>(step.slot), 1, at.start_us, at.end_us});
-    found->second.start_us = std::min(found->second.start_us, at.start_us);
-    found->second.end_us = std::max(found->second.end_us, at.end_us);
+                         Tenancy{static_cast<int64_t>(step.slot), 1, at.start_ns, at.end_ns});
+    found->second.start_ns = std::min(found->second.start_ns, at.start_ns);
+    found->second.end_ns = std::max(found->second.end_ns, at.end_ns);
   };
   for (const Step& step : sweep) {
     const bool is_kv = step.kind == StepKind::kReadKv || step.kind == StepKind::kUploadKv ||
@@ -280,8 +280,8 @@ TEST(SweepStepsTest, TransfersOfOtherBatchesAndLayersOverlapAComputation) {
     }
     for (const Step& step : run.all()) {
       const bool is_other = step.layer != computation.layer || step.batch != computation.batch;
-      if (is_other && times.at(step.id).start_us < times.at(computation.id).end_us &&
-          times.at(step.id).end_us > times.at(computation.id).start_us) {
+      if (is_other && times.at(step.id).start_ns < times.at(computation.id).end_ns &&
+          times.at(step.id).end_ns > times.at(computation.id).start_ns) {
         ++overlapped[step.kind];
       }
     }
@@ -298,28 +298,28 @@ TEST(SweepStepsTest, TransfersOfOtherBatchesAndLayersOverlapAComputation) {
 TEST(SweepStepsTest, ASweepLastsAsLongAsItsBusiestLane) {
   StreamShape shape = Shape(16, true);
   for (const size_t batches : {1, 4}) {
-    for (const int64_t read_us : {100, 400, 1600}) {
+    for (const int64_t read_ns : {100, 400, 1600}) {
       shape.host_ring_bytes = batches == 1 ? 60 : 100;
       const Sweeps run = MakeRun(shape, std::vector<SweepShape>(3, Sweep(16, batches)));
       const auto times = TimesOf(run.all(), [&](const Step& step) -> int64_t {
-        return step.kind == StepKind::kReadWeights ? read_us
+        return step.kind == StepKind::kReadWeights ? read_ns
                : step.position >= 0                ? 400 / static_cast<int64_t>(batches)
                                                    : 0;
       });
-      int64_t end_us = 0;
-      int64_t read_total_us = 0;
-      int64_t compute_total_us = 0;
+      int64_t end_ns = 0;
+      int64_t read_total_ns = 0;
+      int64_t compute_total_ns = 0;
       for (const Step& step : run.all()) {
         const VirtualTimes at = times.at(step.id);
-        (step.kind == StepKind::kReadWeights ? read_total_us : compute_total_us) +=
-            at.end_us - at.start_us;
+        (step.kind == StepKind::kReadWeights ? read_total_ns : compute_total_ns) +=
+            at.end_ns - at.start_ns;
         if (step.kind == StepKind::kCompute) {
-          end_us = std::max(end_us, at.end_us);
+          end_ns = std::max(end_ns, at.end_ns);
         }
       }
-      EXPECT_LE(static_cast<double>(end_us),
-                1.1 * static_cast<double>(std::max(read_total_us, compute_total_us)))
-          << batches << " batches, " << read_us;
+      EXPECT_LE(static_cast<double>(end_ns),
+                1.1 * static_cast<double>(std::max(read_total_ns, compute_total_ns)))
+          << batches << " batches, " << read_ns;
     }
   }
 }
@@ -354,12 +354,12 @@ TEST(SweepStepsTest, TheDeviceComputesTheNextBatchWhileTheHostAttends) {
            : step.kind == StepKind::kHostAttention ? 60
                                                    : 1;
   });
-  int64_t end_us = 0;
+  int64_t end_ns = 0;
   for (const auto& [id, at] : times) {
-    end_us = std::max(end_us, at.end_us);
+    end_ns = std::max(end_ns, at.end_ns);
   }
   // 3 layers x 4 batches x 100 of the device; the host's 720 hide but for the ends of layers.
-  EXPECT_LE(end_us, 4 * 50 + 1200 + 3 * 70);
+  EXPECT_LE(end_ns, 4 * 50 + 1200 + 3 * 70);
 }
 
 // 10,000 random schedules: none waits for itself, nothing is overwritten in use, every wait is for

@@ -13,18 +13,18 @@ namespace {
 
 TEST(VirtualLanesTest, NoStepsTakeNoTime) {
   ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime({}, 2));
-  EXPECT_EQ(run.makespan_us, 0);
-  EXPECT_EQ(run.lane_busy_us, (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(run.makespan_ns, 0);
+  EXPECT_EQ(run.lane_busy_ns, (std::vector<int64_t>{0, 0}));
 }
 
 TEST(VirtualLanesTest, ALaneRunsItsStepsOneAfterTheOther) {
   const std::vector<VirtualStep> steps = {{0, 5, {}}, {0, 7, {}}, {1, 3, {}}};
   ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime(steps, 2));
-  EXPECT_EQ(run.steps[1].start_us, 5);
-  EXPECT_EQ(run.steps[1].end_us, 12);
-  EXPECT_EQ(run.steps[2].start_us, 0);
-  EXPECT_EQ(run.lane_busy_us, (std::vector<int64_t>{12, 3}));
-  EXPECT_EQ(run.makespan_us, 12);
+  EXPECT_EQ(run.steps[1].start_ns, 5);
+  EXPECT_EQ(run.steps[1].end_ns, 12);
+  EXPECT_EQ(run.steps[2].start_ns, 0);
+  EXPECT_EQ(run.lane_busy_ns, (std::vector<int64_t>{12, 3}));
+  EXPECT_EQ(run.makespan_ns, 12);
 }
 
 TEST(VirtualLanesTest, AStepStartsWhenTheLastOfItsWaitsHasEnded) {
@@ -32,14 +32,14 @@ TEST(VirtualLanesTest, AStepStartsWhenTheLastOfItsWaitsHasEnded) {
   const std::vector<VirtualStep> steps = {{0, 10, {}}, {1, 4, {0}},  {0, 10, {}},
                                           {1, 4, {2}}, {0, 10, {1}}, {1, 4, {4}}};
   ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime(steps, 2));
-  EXPECT_EQ(run.steps[4].start_us, 20);  // its buffer was free at 14, its lane at 20
-  EXPECT_EQ(run.makespan_us, 34);
+  EXPECT_EQ(run.steps[4].start_ns, 20);  // its buffer was free at 14, its lane at 20
+  EXPECT_EQ(run.makespan_ns, 34);
 }
 
 TEST(VirtualLanesTest, AWaitMayPointForwardWhereNothingTurnsInACircle) {
   const std::vector<VirtualStep> steps = {{0, 1, {1}}, {1, 2, {}}};
   ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime(steps, 2));
-  EXPECT_EQ(run.steps[0].start_us, 2);
+  EXPECT_EQ(run.steps[0].start_ns, 2);
 }
 
 TEST(VirtualLanesTest, NamesAStepThatNeverStarts) {
@@ -69,15 +69,15 @@ TEST(VirtualLanesTest, RandomStepsStartAsSoonAsTheyCan) {
     ASSERT_OK_AND_ASSIGN(const VirtualRun run, RunInVirtualTime(steps, num_lanes));
     std::vector<int64_t> lane_free_us(num_lanes, 0);
     for (size_t i = 0; i < steps.size(); ++i) {
-      int64_t start_us = lane_free_us[steps[i].lane];
+      int64_t start_ns = lane_free_us[steps[i].lane];
       for (const size_t wait : steps[i].waits) {
-        start_us = std::max(start_us, run.steps[wait].end_us);
+        start_ns = std::max(start_ns, run.steps[wait].end_ns);
       }
-      ASSERT_EQ(run.steps[i].start_us, start_us);
-      ASSERT_EQ(run.steps[i].end_us, start_us + steps[i].duration_us);
-      lane_free_us[steps[i].lane] = run.steps[i].end_us;
+      ASSERT_EQ(run.steps[i].start_ns, start_ns);
+      ASSERT_EQ(run.steps[i].end_ns, start_ns + steps[i].duration_ns);
+      lane_free_us[steps[i].lane] = run.steps[i].end_ns;
     }
-    EXPECT_EQ(run.makespan_us, *std::max_element(lane_free_us.begin(), lane_free_us.end()));
+    EXPECT_EQ(run.makespan_ns, *std::max_element(lane_free_us.begin(), lane_free_us.end()));
   }
 }
 
