@@ -1,0 +1,349 @@
+#include "engine/policy/sweep_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+#include "engine/memory/kv_layers.h"
+#include "engine/model/forward.h"
+#include "engine/policy/model_work.h"
+#include "engine/policy/request_flow.h"
+#include "engine/policy/work_rates.h"
+#include "engine/schedule/virtual_lanes.h"
+#include "kernels/base/status_macros.h"
+
+namespace nightshift {
+namespace {
+
+constexpr size_t kMostStreamed = 8192;
+constexpr int64_t kBlocks = 4;
+constexpr size_t kMostClasses = 64;
+// Visits of a held request by a sweep: what running a job through is bounded by, to about a second.
+constexpr double kMostVisits = 3e6;
+// Steps that are run, of all kinds of sweeps together.
+constexpr double kMostSteps = 1.5e6;
+constexpr int kRunsOfSweep = 3;
+constexpr double kNanos = 1e9;
+
+// A sweep of the job.
+struct JobSweep {
+  SweepLoad load;
+  LaneSeconds lanes = {};
+  double bound = 0.0;    // seconds of its busiest lane, or of all where nothing overlaps
+  int64_t finished = 0;  // requests, once it has ended
+  double seconds = 0.0;
+};
+
+class Simulation {
+ public:
+  Simulation(const SimulatedMachine& machine, const EngineOptions& options,
+             const WorkloadProfile& workload, MemoryPlan plan)
+      : options_(options),
+        workload_(workload),
+        plan_(std::move(plan)),
+        config_(machine.manifest.config),
+        layers_(config_),
+        rates_(machine.hardware, options.compute_type),
+        work_(WorkOf(machine.manifest, plan_.weights, options.compute_type, kMostStreamed,
+                     JoinedBytes())),
+        costs_(CostModelOf(machine), rates_) {}
+
+  absl::StatusOr<SimulatedRun> Run() {
+    RETURN_IF_ERROR(RunFlow());
+    RETURN_IF_ERROR(TimeSweeps());
+    return Report();
+  }
+
+ private:
+  SweepCosts::Model CostModelOf(const SimulatedMachine& machine) const {
+    KvPageLayout kv = KvLayoutOf(config_, options_.compute_type);
+    kv.dtype = machine.kv.value_or(kv.dtype);
+    return {.config = config_,
+            .work = work_,
+            .kv = kv,
+            .unified_memory = options_.tiers.unified_memory(),
+            .compute_seconds_per_read_byte = 0.0};
+  }
+
+  // A ring keeps several transfers apart.
+  int64_t JoinedBytes() const {
+    const int64_t device = plan_.device_ring_bytes;
+    return (device == 0 ? plan_.host_ring_bytes : std::min(plan_.host_ring_bytes, device)) / 4;
+  }
+
+  // Requests that the pages hold together, at most.
+  int64_t BlockRequests(const KvPageNeeds& needs) const {
+    const int64_t known = static_cast<int64_t>(workload_.mean_prompt_tokens());
+    const int64_t output = static_cast<int64_t>(workload_.mean_output_tokens());
+    const int64_t each =
+        std::max<int64_t>(1, needs.ToCommit(std::max<int64_t>(known, 1), output, 0));
+    return std::clamp<int64_t>(plan_.kv_pages.total() / each, 1, options_.max_block_requests);
+  }
+
+  // Requests that are run through.
+  int64_t RequestsToRun(const KvPageNeeds& needs) const {
+    const int64_t block = BlockRequests(needs);
+    const double chunk = static_cast<double>(LongestSpan(options_));
+    const double sweeps_each =
+        std::ceil(workload_.mean_prompt_tokens() / chunk) + workload_.mean_output_tokens();
+    const double blocks =
+        std::clamp(kMostVisits / (static_cast<double>(block) * std::max(sweeps_each, 1.0)), 1.0,
+                   static_cast<double>(kBlocks));
+    const int64_t requests = static_cast<int64_t>(std::ceil(blocks * static_cast<double>(block)));
+    return std::min(workload_.requests(), requests);
+  }
+
+  absl::Status RunFlow() {
+    const FlowOptions flow_options{.max_block_requests = options_.max_block_requests,
+                                   .limits = {.max_sweep_tokens = options_.max_sweep_tokens,
+                                              .prompt_chunk_tokens = options_.prompt_chunk_tokens,
+                                              .max_batch_tokens = plan_.executor.max_batch_tokens,
+                                              .max_batch_pages = plan_.executor.kv.pages_per_slot},
+                                   .schedule = options_.tiers.schedule,
+                                   .pages = plan_.kv_pages,
+                                   .requests = RequestsToRun(layers_.Needs(LongestSpan(options_)))};
+    ASSIGN_OR_RETURN(RequestFlow flow, RequestFlow::Create(workload_, flow_options, layers_));
+    requests_ = flow_options.requests;
+    while (std::optional<SweepSchedule> schedule = flow.Begin()) {
+      JobSweep& sweep = sweeps_.emplace_back();
+      sweep.load = costs_.Load(*schedule, flow.held(), plan_.executor);
+      sweep.lanes = costs_.SecondsOf(sweep.load);
+      for (const double seconds : sweep.lanes) {
+        sweep.bound =
+            options_.tiers.overlap ? std::max(sweep.bound, seconds) : sweep.bound + seconds;
+      }
+      flow.End(*schedule);
+      sweep.finished = flow.num_finished();
+    }
+    evictions_ = flow.num_evictions();
+    most_pages_ = flow.most_pages();
+    return absl::OkStatus();
+  }
+
+  // What a sweep asks of the lanes, in steps of `share`.
+  using Kind = std::array<int64_t, kNumLanes + 1>;
+  static Kind KindOf(const JobSweep& sweep, double share) {
+    Kind kind = {};
+    kind[kNumLanes] = static_cast<int64_t>(sweep.load.batches.size());
+    for (size_t i = 0; i < kNumLanes; ++i) {
+      // Lanes that work for less than a hundredth of the sweep hold nothing up.
+      const double seconds = sweep.lanes[i];
+      kind[i] = seconds <= 0.01 * sweep.bound
+                    ? INT64_MIN
+                    : static_cast<int64_t>(std::floor(std::log(seconds) / std::log1p(share)));
+    }
+    return kind;
+  }
+
+  double StepsOf(const JobSweep& sweep) const {
+    const double batches = static_cast<double>(sweep.load.batches.size());
+    return static_cast<double>(work_.shards.size()) * (2.0 + batches) +
+           static_cast<double>(config_.num_layers) * batches * 8.0;
+  }
+
+  absl::Status TimeSweeps() {
+    double steps = 1.0;
+    for (const JobSweep& sweep : sweeps_) {
+      steps = std::max(steps, StepsOf(sweep));
+    }
+    const size_t most_kinds =
+        std::max<size_t>(4, static_cast<size_t>(kMostSteps / (kRunsOfSweep * steps)));
+    std::map<Kind, std::vector<size_t>> kinds;
+    for (double share = 0.02; kinds.empty() || kinds.size() > most_kinds; share *= 1.5) {
+      kinds.clear();
+      for (size_t i = 0; i < sweeps_.size(); ++i) {
+        kinds[KindOf(sweeps_[i], share)].push_back(i);
+      }
+      if (share > 1e6) {
+        break;  // they differ in the lanes that work at all
+      }
+    }
+    for (const auto& [kind, members] : kinds) {
+      RETURN_IF_ERROR(TimeKind(members));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status TimeKind(const std::vector<size_t>& members) {
+    double mean = 0.0;
+    for (const size_t i : members) {
+      mean += sweeps_[i].bound / static_cast<double>(members.size());
+    }
+    size_t typical = members.front();
+    for (const size_t i : members) {
+      if (std::abs(sweeps_[i].bound - mean) < std::abs(sweeps_[typical].bound - mean)) {
+        typical = i;
+      }
+    }
+    ASSIGN_OR_RETURN(const double seconds, RunSteps(sweeps_[typical].load));
+    for (const size_t i : members) {
+      sweeps_[i].seconds = seconds * sweeps_[i].bound / sweeps_[typical].bound;
+    }
+    return absl::OkStatus();
+  }
+
+  StreamShape ShapeOfStream() const {
+    return {.num_layers = config_.num_layers,
+            .shards = work_.shards,
+            .unified_memory = options_.tiers.unified_memory(),
+            .host_ring_bytes = plan_.host_ring_bytes,
+            .device_ring_bytes = plan_.device_ring_bytes,
+            .num_slots = plan_.executor.num_slots(),
+            .overlap = plan_.executor.overlap};
+  }
+
+  // The last of some equal sweeps in a row.
+  absl::StatusOr<double> RunSteps(const SweepLoad& load) const {
+    SweepSteps maker(ShapeOfStream());
+    std::vector<VirtualStep> steps;
+    std::vector<size_t> index_of_id;
+    std::array<size_t, kRunsOfSweep> last_of_run = {};
+    for (size_t run = 0; run < kRunsOfSweep; ++run) {
+      ComputeClock clock(costs_, load);
+      for (const Step& step : maker.Next(load.shape)) {
+        AddSteps(step, load, clock, index_of_id, steps);
+        if (step.kind == StepKind::kCompute) {
+          last_of_run[run] = steps.size() - 1;
+        }
+      }
+    }
+    ASSIGN_OR_RETURN(const VirtualRun run, RunInVirtualTime(steps, kNumLanes));
+    const int64_t end = run.steps[last_of_run[kRunsOfSweep - 1]].end_ns;
+    return static_cast<double>(end - run.steps[last_of_run[kRunsOfSweep - 2]].end_ns) / kNanos;
+  }
+
+  void AddSteps(const Step& step, const SweepLoad& load, ComputeClock& clock,
+                std::vector<size_t>& index_of_id, std::vector<VirtualStep>& steps) const {
+    const size_t lane = static_cast<size_t>(LaneOf(step.kind));
+    const auto add = [&](double seconds) -> VirtualStep& {
+      return steps.emplace_back(
+          VirtualStep{.lane = lane,
+                      .duration_ns = static_cast<int64_t>(std::llround(seconds * kNanos)),
+                      .waits = {}});
+    };
+    double seconds = 0.0;
+    if (step.kind == StepKind::kCompute) {
+      const ComputeClock::Times times = clock.Next(step);
+      if (times.before_wait > 0.0) {
+        add(times.before_wait);
+      }
+      seconds = times.after_wait;
+    } else {
+      seconds = TransferSeconds(step, load);
+    }
+    VirtualStep& added = add(seconds);
+    for (const int64_t id : step.waits) {
+      added.waits.push_back(index_of_id[static_cast<size_t>(id)]);
+    }
+    index_of_id.push_back(steps.size() - 1);
+  }
+
+  double TransferSeconds(const Step& step, const SweepLoad& load) const {
+    const LaneId lane = LaneOf(step.kind);
+    const double bytes = static_cast<double>(step.bytes);
+    switch (step.kind) {
+      case StepKind::kReadWeights:
+      case StepKind::kUploadWeights:
+        return costs_.WeightSeconds(lane, bytes);
+      case StepKind::kReadKv:
+      case StepKind::kUploadKv:
+      case StepKind::kDownloadKv:
+      case StepKind::kWriteKv:
+        return costs_.PageSeconds(lane, bytes);
+      case StepKind::kHostAttention: {
+        const size_t kind = load.shape.slides[static_cast<size_t>(step.layer)] ? 1 : 0;
+        return load.batches[static_cast<size_t>(step.batch)].host_attention_seconds[kind];
+      }
+      default:
+        return costs_.RowsSeconds(lane, bytes);
+    }
+  }
+
+  // The time at which so many requests have ended.
+  double TimeOf(int64_t finished) const {
+    double time = 0.0;
+    for (const JobSweep& sweep : sweeps_) {
+      time += sweep.seconds;
+      if (sweep.finished >= finished) {
+        break;
+      }
+    }
+    return time;
+  }
+
+  SimulatedRun Report() const {
+    SimulatedRun run;
+    run.simulated_requests = requests_;
+    run.simulated_sweeps = static_cast<int64_t>(sweeps_.size());
+    run.evictions = evictions_;
+    run.memory = plan_;
+    run.most_pages = most_pages_;
+    for (const JobSweep& sweep : sweeps_) {
+      run.simulated_seconds += sweep.seconds;
+      for (size_t i = 0; i < kNumLanes; ++i) {
+        run.lane_seconds[i] += sweep.lanes[i];
+      }
+    }
+    run.bottleneck =
+        static_cast<LaneId>(std::max_element(run.lane_seconds.begin(), run.lane_seconds.end()) -
+                            run.lane_seconds.begin());
+    const int64_t first = requests_ / 4;
+    const int64_t last = requests_ - requests_ / 4;
+    run.seconds_per_request =
+        first < 1 ? run.simulated_seconds / static_cast<double>(requests_)
+                  : (TimeOf(last) - TimeOf(first)) / static_cast<double>(last - first);
+    const double requests = static_cast<double>(workload_.requests());
+    run.seconds = run.simulated_seconds +
+                  (requests - static_cast<double>(requests_)) * run.seconds_per_request;
+    run.prompt_tokens_per_s = (requests * workload_.mean_prompt_tokens() +
+                               static_cast<double>(workload_.shared_prefix_tokens)) /
+                              run.seconds;
+    run.output_tokens_per_s = requests * workload_.mean_output_tokens() / run.seconds;
+    run.tokens_per_s = run.prompt_tokens_per_s + run.output_tokens_per_s;
+    return run;
+  }
+
+  const EngineOptions& options_;
+  const WorkloadProfile& workload_;
+  const MemoryPlan plan_;
+  const ModelConfig& config_;
+  const KvLayers layers_;
+  const WorkRates rates_;
+  const ModelWork work_;
+  const SweepCosts costs_;
+  int64_t requests_ = 0;
+  std::vector<JobSweep> sweeps_;
+  int64_t evictions_ = 0;
+  KvPages most_pages_;
+};
+
+}  // namespace
+
+absl::StatusOr<SimulatedRun> SimulateRun(const SimulatedMachine& machine,
+                                         const WorkloadProfile& workload) {
+  EngineOptions options = machine.options;
+  options.pack_path = machine.name;
+  if (options.tiers.disk_budget_bytes > 0 && options.tiers.spill_folder.empty()) {
+    options.tiers.spill_folder = "of the plan";
+  }
+  RETURN_IF_ERROR(options.Validate());
+  RETURN_IF_ERROR(ValidateHardwareProfile(machine.hardware));
+  RETURN_IF_ERROR(workload.Validate(machine.manifest.config.context_tokens));
+  if (options.tiers.unified_memory() != machine.hardware.unified_memory) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "simulate ", machine.name, ": the options are for ",
+        options.tiers.unified_memory() ? "one memory" : "a device with memory of its own",
+        ", the hardware profile ", machine.hardware.name, " is not"));
+  }
+  WorkloadProfile merged = workload;
+  merged.Merge(kMostClasses);
+  ASSIGN_OR_RETURN(MemoryPlan plan,
+                   PlanMemory(options, machine.manifest, machine.name, machine.kv));
+  return Simulation(machine, options, merged, std::move(plan)).Run();
+}
+
+}  // namespace nightshift

@@ -1,0 +1,100 @@
+#include "engine/policy/work_rates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/base/check.h"
+
+namespace nightshift {
+namespace {
+
+// The disk's queue cuts what it is asked for into pieces of this size.
+constexpr double kDiskPieceBytes = 1 << 20;
+
+// The entry of the least distance, the first among equals; null when there is none.
+template <typename Entry, typename Distance>
+const Entry* Nearest(const std::vector<Entry>& entries, const Distance& distance) {
+  const Entry* nearest = nullptr;
+  for (const Entry& entry : entries) {
+    if (nearest == nullptr || distance(entry) < distance(*nearest)) {
+      nearest = &entry;
+    }
+  }
+  return nearest;
+}
+
+// How many doublings lie between two sizes.
+double Doublings(int64_t a, int64_t b) {
+  return std::abs(std::log2(static_cast<double>(std::max<int64_t>(a, 1))) -
+                  std::log2(static_cast<double>(std::max<int64_t>(b, 1))));
+}
+
+// Beyond any number of doublings.
+constexpr double kOtherKind = 1000.0;
+
+}  // namespace
+
+double WorkRates::MatmulSeconds(DType loaded, double flops, double rows) const {
+  const MatmulRate* rate = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
+    return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+           (entry.weights == loaded ? 0.0 : 1.0);
+  });
+  CHECK(rate != nullptr);
+  return flops / rate->flops.At(std::max(rows, 1.0));
+}
+
+double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const {
+  const PromptAttentionRate* rate =
+      Nearest(profile_.device.prompt_attention, [&](const PromptAttentionRate& entry) {
+        return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+               Doublings(entry.head_width, head_width);
+      });
+  CHECK(rate != nullptr);
+  return flops / rate->flops.At(std::max(tokens, 1.0));
+}
+
+double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
+  const bool by_host = work.on_host && !profile_.host.decode_attention.empty();
+  const ComputeRates& rates = by_host ? profile_.host : profile_.device;
+  const DecodeAttentionRate* rate =
+      Nearest(rates.decode_attention, [&](const DecodeAttentionRate& entry) {
+        return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+               2.0 * Doublings(entry.head_width, work.head_width) +
+               Doublings(entry.queries_per_kv_head, work.queries_per_kv_head);
+      });
+  CHECK(rate != nullptr);
+  return work.bytes / rate->bytes.At(std::max(work.positions, 1.0));
+}
+
+double WorkRates::UnpackSeconds(DType stored, double elements) const {
+  const UnpackRate* rate = Nearest(profile_.device.unpack, [&](const UnpackRate& entry) {
+    return entry.dtype == stored ? 0.0 : 1.0;
+  });
+  if (rate != nullptr) {
+    return elements / rate->elements_per_s;
+  }
+  // Reading what is stored and writing 2 bytes an element, at the memory's rate.
+  const double bytes = elements * (StoredBits(stored) / 8.0 + 2.0);
+  return bytes / std::max(profile_.device.memory_bytes_per_s, profile_.device.row_bytes_per_s);
+}
+
+double WorkRates::TransferSeconds(LaneId lane, double bytes, double piece_bytes) const {
+  switch (lane) {
+    case LaneId::kRead:
+      return bytes / profile_.disk_read.At(std::min(piece_bytes, kDiskPieceBytes));
+    case LaneId::kWrite:
+      return bytes / profile_.disk_write.At(std::min(piece_bytes, kDiskPieceBytes));
+    case LaneId::kUpload:
+      return profile_.unified_memory ? 0.0 : bytes / profile_.upload.At(piece_bytes);
+    case LaneId::kDownload:
+      return profile_.unified_memory ? 0.0 : bytes / profile_.download.At(piece_bytes);
+    case LaneId::kCompute:
+    case LaneId::kHostAttention:
+      break;
+  }
+  CHECK(false);
+  return 0.0;
+}
+
+}  // namespace nightshift

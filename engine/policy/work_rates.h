@@ -1,0 +1,45 @@
+// WorkRates: seconds that a machine takes for each kind of work, from its profile. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/policy/hardware_profile.h"
+#include "engine/schedule/sweep_steps.h"
+#include "kernels/dtype.h"
+
+namespace nightshift {
+
+// What was not measured as asked for is taken from the nearest that was: of a matmul another type
+// of weights, of attention another width of heads.
+class WorkRates {
+ public:
+  // The profile is valid and outlives this.
+  WorkRates(const HardwareProfile& profile, ComputeType compute_type)
+      : profile_(profile), compute_type_(compute_type) {}
+
+  // `flops` by inputs of `rows` rows, with weights that lie in memory as `loaded`.
+  double MatmulSeconds(DType loaded, double flops, double rows) const;
+  // `flops` as PromptAttentionRate counts them, of queries that end at position `tokens`.
+  double PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const;
+  // `bytes` of keys and values of `positions` positions, by the device or by the host beside it.
+  struct DecodeAttention {
+    int64_t head_width = 0;
+    int64_t queries_per_kv_head = 1;
+    double bytes = 0.0;
+    double positions = 0.0;
+    bool on_host = false;
+  };
+  double DecodeAttentionSeconds(const DecodeAttention& work) const;
+  double UnpackSeconds(DType stored, double elements) const;
+  // Of work between matmuls: bytes of hidden rows read and written.
+  double RowSeconds(double bytes) const { return bytes / profile_.device.row_bytes_per_s; }
+  double step_seconds() const { return profile_.device.step_seconds; }
+  // `bytes` in transfers of `piece_bytes`; not of the lanes that compute.
+  double TransferSeconds(LaneId lane, double bytes, double piece_bytes) const;
+
+ private:
+  const HardwareProfile& profile_;
+  const ComputeType compute_type_;
+};
+
+}  // namespace nightshift
