@@ -315,6 +315,10 @@ class Declaration {
     number("--requests", plan.requests, "of the job");
     number("--prompt-tokens", plan.prompt_tokens, "of each request");
     number("--output-tokens", plan.output_tokens, "of each request");
+    number("--shared-prefix-tokens", plan.shared_prefix_tokens, "that all prompts begin with");
+    plan_->add_option("--prompt-chunk-tokens", plan.chunk_tokens,
+                      "most prompt tokens of one request in a sweep; 0: whole prompts (default: as "
+                      "it is best)");
     plan_->add_option("--hardware", plan.hardware,
                       "a profile's file, or a known machine, as t4 (default: this machine, as "
                       "`nightshift calibrate` measured it)");
@@ -326,6 +330,9 @@ class Declaration {
     number("--batch", plan.batch, "requests on the device at one time; 0: as it is best");
     plan_->add_option("--margin", plan.margin_percent, "per cent of each memory that stay free")
         ->capture_default_str();
+    plan_->add_flag("--simulate", plan.simulate,
+                    "also run the plan in virtual time: this engine's schedule on the machine's "
+                    "rates");
     plan_->add_flag("--frontier", plan.frontier, "throughput by latency, in place of a plan");
     plan_->add_option("--svg", plan.svg_path, "with --frontier: file for a plot")
         ->needs("--frontier");

@@ -44,12 +44,14 @@ absl::Status ReadThreeShares(const char* key, const std::string& text, ShareId f
 }
 
 absl::Status ReadForm(const std::string& text, ModelForm& form) {
-  if (text == "paper") {
+  if (text == "nightshift") {
+    form = ModelForm::kNightshift;
+  } else if (text == "paper") {
     form = ModelForm::kPaper;
   } else if (text == "flexgen") {
     form = ModelForm::kFlexGen;
   } else {
-    return WrongFlag("model-form", text, "paper or flexgen");
+    return WrongFlag("model-form", text, "nightshift, paper or flexgen");
   }
   return absl::OkStatus();
 }
@@ -67,7 +69,8 @@ absl::Status ReadAttention(const std::string& text, std::optional<bool>& host_at
 std::vector<TierFlag> ListPlanFlags(PlanFlags& flags) {
   return {
       {"model-form", &flags.form,
-       "cost model: paper or flexgen, as FlexGen's authors published and released it"},
+       "cost model: nightshift, of this engine; paper or flexgen, as FlexGen's authors published "
+       "and released it"},
       {"deadline", &flags.deadline, "time for the whole job, as 6h"},
       {"max-latency", &flags.max_latency, "time for which a request may be held, as 20m"},
       {"weights", &flags.weights,

@@ -12,7 +12,7 @@
 namespace nightshift {
 
 struct PlanFlags {
-  std::string form = "paper";
+  std::string form = "nightshift";
   std::string deadline;
   std::string max_latency;
   std::string weights;

@@ -151,11 +151,20 @@ class JobRunner {
             .requests = requests};
   }
 
-  SweepKind SumOf(const SweepSchedule& schedule, const std::vector<FlowRequest>& held) const {
+  // Requests are alike: most spans have been met before.
+  const LoadByKind& LoadOf(const Span& span) {
+    const auto [known, is_new] = loads_.try_emplace({span.first_position, span.num_tokens});
+    if (is_new) {
+      known->second = costs_.LoadOf(span);
+    }
+    return known->second;
+  }
+
+  SweepKind SumOf(const SweepSchedule& schedule, const std::vector<FlowRequest>& held) {
     SweepKind sum;
     for (Span span : schedule.spans) {
       span.first_position *= tokens_each_;
-      const LoadByKind load = costs_.LoadOf(span);
+      const LoadByKind& load = LoadOf(span);
       LoadByKind& sums = span.num_tokens == 1 ? sum.decoding : sum.prompts;
       for (size_t kind = 0; kind < 2; ++kind) {
         sums[kind].Add(load[kind], stands_for_);
@@ -220,6 +229,7 @@ class JobRunner {
   double stands_for_ = 1.0;
   int64_t tokens_each_ = 1;
   KvPageNeeds needs_;
+  std::map<std::pair<int64_t, int64_t>, LoadByKind> loads_;  // by first position and tokens
 };
 
 }  // namespace
@@ -280,17 +290,27 @@ class ProgramMaker {
                     .serial = {},
                     .overlapped = {}};
     phase.serial.push_back({"embedding", EmbeddingReads(kind)});
-    phase.overlapped.push_back({LaneName(LaneId::kCompute), Compute(kind)});
+    LinearForm compute = Compute(kind);
+    if (!unified_ && Batches(kind) > 1.0) {
+      // A batch's pages are on their way while the batch before it is computed, but not while it is
+      // itself, nor across the border of a layer.
+      compute += UploadedPages(kind);
+      compute += DownloadedPages(kind);
+    }
+    if (p_.choice.host_attention) {
+      // Device and host attend one batch after the other; they work at one time on two batches.
+      const LinearForm alone = OffDevice(ShareId::kKvHost, ShareId::kKvDisk,
+                                         Sum(kind.decoding, &AttentionLoad::host_seconds));
+      phase.overlapped.push_back(
+          {LaneName(LaneId::kHostAttention), AndPartOf(alone, compute, 1.0 / Batches(kind))});
+      compute = AndPartOf(compute, alone, 1.0 / Batches(kind));
+    }
+    phase.overlapped.push_back({LaneName(LaneId::kCompute), compute});
     phase.overlapped.push_back({LaneName(LaneId::kRead), Read(kind)});
     phase.overlapped.push_back({LaneName(LaneId::kWrite), Write(kind)});
     if (!unified_) {
       phase.overlapped.push_back({LaneName(LaneId::kUpload), Upload(kind)});
       phase.overlapped.push_back({LaneName(LaneId::kDownload), Download(kind)});
-    }
-    if (p_.choice.host_attention) {
-      phase.overlapped.push_back({LaneName(LaneId::kHostAttention),
-                                  OffDevice(ShareId::kKvHost, ShareId::kKvDisk,
-                                            Sum(kind.decoding, &AttentionLoad::host_seconds))});
     }
     return phase;
   }
@@ -320,6 +340,26 @@ class ProgramMaker {
   }
   double PageSeconds(LaneId lane, double pages) const {
     return p_.costs.PageSeconds(lane, pages * p_.costs.page_bytes());
+  }
+  static LinearForm AndPartOf(LinearForm form, LinearForm other, double part) {
+    other *= part;
+    form += other;
+    return form;
+  }
+  // Of the device's attention over what lies beside it.
+  LinearForm UploadedPages(const SweepKind& kind) const {
+    double pages = Sum(kind.prompts, &AttentionLoad::earlier_pages);
+    if (!p_.choice.host_attention) {
+      pages += Sum(kind.decoding, &AttentionLoad::earlier_pages);
+    }
+    return OffDevice(ShareId::kKvHost, ShareId::kKvDisk, PageSeconds(LaneId::kUpload, pages));
+  }
+  LinearForm DownloadedPages(const SweepKind& kind) const {
+    double pages = Sum(kind.prompts, &AttentionLoad::touched_pages);
+    if (!p_.choice.host_attention) {
+      pages += Sum(kind.decoding, &AttentionLoad::touched_pages);
+    }
+    return OffDevice(ShareId::kKvHost, ShareId::kKvDisk, PageSeconds(LaneId::kDownload, pages));
   }
   double Batches(const SweepKind& kind) const {
     return std::ceil(kind.rows / Count(p_.sizes.max_batch_tokens));
@@ -423,33 +463,25 @@ class ProgramMaker {
                                 p_.costs.WeightSeconds(LaneId::kUpload, p_.costs.streamed_bytes()) +
                                     EmbeddingSeconds(LaneId::kUpload));
     form.constant = RingStall(kind, p_.device_ring_bytes, LaneId::kUpload);
-    double pages = Sum(kind.prompts, &AttentionLoad::earlier_pages);
-    double mixed = 0.0;
+    form += UploadedPages(kind);
     if (p_.choice.host_attention) {
-      mixed = RowBytesOf(kind, config_.num_heads * config_.head_width);
-    } else {
-      pages += Sum(kind.decoding, &AttentionLoad::earlier_pages);
+      const double mixed = RowBytesOf(kind, config_.num_heads * config_.head_width);
+      form += OffDevice(ShareId::kKvHost, ShareId::kKvDisk,
+                        p_.costs.RowsSeconds(LaneId::kUpload, mixed));
     }
-    form += OffDevice(
-        ShareId::kKvHost, ShareId::kKvDisk,
-        PageSeconds(LaneId::kUpload, pages) + p_.costs.RowsSeconds(LaneId::kUpload, mixed));
     form += OffDevice(ShareId::kActivationsHost, ShareId::kActivationsDisk,
                       RowsSeconds(LaneId::kUpload, kind));
     return form;
   }
 
   LinearForm Download(const SweepKind& kind) const {
-    double pages = Sum(kind.prompts, &AttentionLoad::touched_pages);
-    double queries = 0.0;
+    LinearForm form = DownloadedPages(kind);
     if (p_.choice.host_attention) {
-      queries = RowBytesOf(kind, config_.num_heads * config_.head_width) +
-                2.0 * RowBytesOf(kind, config_.num_kv_heads * config_.head_width);
-    } else {
-      pages += Sum(kind.decoding, &AttentionLoad::touched_pages);
+      const double queries = RowBytesOf(kind, config_.num_heads * config_.head_width) +
+                             2.0 * RowBytesOf(kind, config_.num_kv_heads * config_.head_width);
+      form += OffDevice(ShareId::kKvHost, ShareId::kKvDisk,
+                        p_.costs.RowsSeconds(LaneId::kDownload, queries));
     }
-    LinearForm form = OffDevice(
-        ShareId::kKvHost, ShareId::kKvDisk,
-        PageSeconds(LaneId::kDownload, pages) + p_.costs.RowsSeconds(LaneId::kDownload, queries));
     form += OffDevice(ShareId::kActivationsHost, ShareId::kActivationsDisk,
                       RowsSeconds(LaneId::kDownload, kind));
     return form;

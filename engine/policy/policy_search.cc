@@ -145,6 +145,14 @@ class Search {
            sizes.batch == space_.batch_requests.value_or(sizes.batch);
   }
 
+  // Batches of a block are equal but for rounding: a small last one would cost what the others do.
+  Sizes Equalised(Sizes sizes) const {
+    if (!space_.batch_requests && sizes.batch >= 1 && sizes.block >= sizes.batch) {
+      sizes.batch = CeilDivide(sizes.block, CeilDivide(sizes.block, sizes.batch));
+    }
+    return sizes;
+  }
+
   // Seconds per request; infinity when the model cannot describe it, or nothing fits.
   double Seconds(size_t kind, Sizes sizes) {
     if (!IsAllowed(sizes)) {
@@ -206,12 +214,13 @@ class Search {
     Sized before;
     for (const int64_t block : space_.block_requests ? std::vector{*space_.block_requests}
                                                      : Series(batch, most, kBlockFactor)) {
-      const Sized now = {{block, batch}, Seconds(kind, {block, batch})};
+      const Sizes sizes = Equalised({block, batch});
+      const Sized now = {sizes, Seconds(kind, sizes)};
       best = std::min(best, now, IsBetter);
       const bool edge = (now.seconds == kInfinity) != (before.seconds == kInfinity);
       const bool is_best = std::max(before.seconds, now.seconds) == kInfinity &&
                            std::min(before.seconds, now.seconds) <= best.seconds;
-      if (edge && is_best && before.sizes.batch == batch && block > batch) {
+      if (edge && is_best && block > batch) {
         best = std::min(best, Bisect(kind, before, now), IsBetter);
       }
       if (now.seconds == kInfinity && !bounded) {
@@ -250,7 +259,8 @@ class Search {
   // Takes the best neighbour if that is better.
   bool Improve(size_t kind, double step, Sized& now) {
     Sized best = now;
-    for (const Sizes sizes : Neighbours(now.sizes, step)) {
+    for (const Sizes neighbour : Neighbours(now.sizes, step)) {
+      const Sizes sizes = Equalised(neighbour);
       best = std::min(best, Sized{sizes, Seconds(kind, sizes)}, IsBetter);
     }
     const bool is_better = IsBetter(best, now);
@@ -388,13 +398,13 @@ class Search {
   void AddOtherSizes(size_t kind, std::vector<Alternative>& alternatives) {
     const Sizes best = best_[kind].sizes;
     for (const int64_t block : {best.block / 2, best.block * 2}) {
-      const Sizes sizes = {block, std::min(best.batch, block)};
+      const Sizes sizes = Equalised({block, std::min(best.batch, block)});
       if (IsAllowed(sizes)) {
         Add(absl::StrCat("a block of ", block), ChoiceOf(kind, sizes), alternatives);
       }
     }
     for (const int64_t batch : {best.batch / 2, best.batch * 2}) {
-      const Sizes sizes = {best.block, std::min(batch, best.block)};
+      const Sizes sizes = Equalised({best.block, std::min(batch, best.block)});
       if (IsAllowed(sizes) && sizes.batch != best.batch) {
         Add(absl::StrCat("batches of ", sizes.batch), ChoiceOf(kind, sizes), alternatives);
       }

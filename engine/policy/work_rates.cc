@@ -69,7 +69,7 @@ double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
 
 double WorkRates::UnpackSeconds(DType stored, double elements) const {
   const UnpackRate* rate = Nearest(profile_.device.unpack, [&](const UnpackRate& entry) {
-    return entry.dtype == stored ? 0.0 : 1.0;
+    return (entry.dtype == stored ? 0.0 : 1.0) + (entry.compute == compute_type_ ? 0.0 : 0.5);
   });
   if (rate != nullptr) {
     return elements / rate->elements_per_s;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -17,13 +18,18 @@
 
 #include "engine/model/known_shapes.h"
 #include "engine/model/pack.h"
+#include "engine/model/shape_manifest.h"
+#include "engine/policy/engine_policy.h"
 #include "engine/policy/flexgen_cost.h"
 #include "engine/policy/flexgen_rates.h"
 #include "engine/policy/frontier.h"
 #include "engine/policy/hardware_file.h"
 #include "engine/policy/hardware_profile.h"
+#include "engine/policy/nightshift_cost.h"
 #include "engine/policy/plan.h"
 #include "engine/policy/quantity_text.h"
+#include "engine/policy/sweep_simulation.h"
+#include "engine/policy/workload_profile.h"
 #include "kernels/base/new_file.h"
 #include "kernels/base/status_macros.h"
 
@@ -43,7 +49,9 @@ constexpr DType kAllTypes[] = {DType::kF32,   DType::kF16,   DType::kBF16,  DTyp
 struct PlannedModel {
   std::string name;
   ModelConfig config;
-  DType weights = DType::kBF16;  // of its matrices
+  // By the type of its matrices: a pack has one, a known shape any. The first one is the default.
+  std::vector<DType> types;
+  NightshiftModel forms;
 };
 
 // The type of most of a pack's bytes.
@@ -61,53 +69,151 @@ DType WeightType(const PackManifest& manifest) {
   return most;
 }
 
-absl::StatusOr<PlannedModel> FindModel(const std::string& model) {
-  if (std::filesystem::exists(model + "/" + kManifestFile)) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(model));
+absl::StatusOr<PlannedModel> FindModel(const PlanModelOptions& options) {
+  if (std::filesystem::exists(options.model + "/" + kManifestFile)) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(options.model));
     const PackManifest& manifest = pack->manifest();
-    return PlannedModel{manifest.model_name, manifest.config, WeightType(manifest)};
+    const DType weights = WeightType(manifest);
+    return PlannedModel{manifest.model_name,
+                        manifest.config,
+                        {weights},
+                        {manifest.model_name, {{weights, manifest}}}};
   }
-  auto shape = FindKnownShape(model);
+  const auto shape = FindKnownShape(options.model);
   if (!shape.ok()) {
-    return absl::NotFoundError(absl::StrCat(model.substr(0, 256), " is no folder of a pack, and ",
-                                            shape.status().message()));
+    return absl::NotFoundError(absl::StrCat(
+        options.model.substr(0, 256), " is no folder of a pack, and ", shape.status().message()));
   }
-  return PlannedModel{shape->name, shape->config, DType::kBF16};
+  PlannedModel model{shape->name, shape->config, options.weights, {shape->name, {}}};
+  if (model.types.empty()) {
+    model.types.push_back(DType::kBF16);
+  }
+  for (const DType dtype : model.types) {
+    model.forms.forms[dtype] = ManifestOf(*shape, dtype);
+  }
+  return model;
 }
 
+// The machine of a plan: a profile, or the one that FlexGen's constants were fitted on.
 struct Machine {
   std::string name;
-  FlexGenRates rates;
   std::array<double, 3> tier_bytes = {};
   bool unified_memory = false;
+  std::optional<HardwareProfile> profile = {};
 };
 
-absl::StatusOr<Machine> FlexGenMachineOf(const PlanModelOptions& options,
-                                         const FlexGenShape& shape) {
+absl::StatusOr<Machine> FindMachine(const PlanModelOptions& options) {
   if (options.hardware == kFlexGenMachine) {
-    Machine machine{.name = kFlexGenMachine, .rates = ShippedFlexGenRates()};
+    if (options.form == ModelForm::kNightshift) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--hardware ", kFlexGenMachine,
+          " has rates of --model-form paper and flexgen only; t4 is a profile of that machine"));
+    }
+    Machine machine{.name = kFlexGenMachine};
     for (size_t tier = 0; tier < machine.tier_bytes.size(); ++tier) {
       machine.tier_bytes[tier] = kFlexGenGigabytes[tier] * (1 << 30);
     }
     return machine;
   }
-  ASSIGN_OR_RETURN(const HardwareProfile hardware, options.hardware.empty()
-                                                       ? LoadHardwareProfile(DefaultHardwarePath())
-                                                       : FindHardwareProfile(options.hardware));
-  return Machine{.name = hardware.name,
-                 .rates = FlexGenRatesOf(hardware, shape, options.prompt_tokens),
-                 .tier_bytes = TierBytesOf(hardware),
-                 .unified_memory = hardware.unified_memory};
+  ASSIGN_OR_RETURN(const HardwareProfile profile, options.hardware.empty()
+                                                      ? LoadHardwareProfile(DefaultHardwarePath())
+                                                      : FindHardwareProfile(options.hardware));
+  return Machine{.name = profile.name,
+                 .tier_bytes = TierBytesOf(profile),
+                 .unified_memory = profile.unified_memory,
+                 .profile = profile};
 }
 
-SearchSpace SpaceOf(const PlanModelOptions& options, DType weights) {
+WorkloadProfile WorkloadOf(const PlanModelOptions& options) {
+  WorkloadProfile workload;
+  workload.classes = {{options.prompt_tokens, options.output_tokens, options.requests}};
+  workload.shared_prefix_tokens = options.shared_prefix_tokens;
+  return workload;
+}
+
+// The plan in virtual time, whichever cost model made it.
+absl::StatusOr<SimulatedRun> Simulate(const PlanModelOptions& options, const PlannedModel& model,
+                                      const Machine& machine, const Plan& plan) {
+  if (!machine.profile) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--simulate needs a profile; ", machine.name, " is none"));
+  }
+  const HardwareProfile& hardware = *machine.profile;
+  const WorkloadProfile workload = WorkloadOf(options);
+  ASSIGN_OR_RETURN(const std::unique_ptr<NightshiftCost> cost,
+                   NightshiftCost::Create(model.forms, ComputeType::kBF16, hardware, workload));
+  const TierBudgets budgets = {.device = hardware.unified_memory ? 0 : hardware.device_bytes,
+                               .host = hardware.host_bytes,
+                               .disk = hardware.disk_bytes};
+  SimulatedMachine simulated = {
+      .manifest = model.forms.forms.at(plan.choice.weights),
+      .name = model.name,
+      .options = OptionsFor({}, plan.choice, plan.shares, budgets, workload,
+                            cost->LayerBytes(plan.choice.weights)),
+      .hardware = hardware};
+  if (plan.choice.kv != DType::kBF16) {
+    simulated.kv = plan.choice.kv;
+  }
+  return SimulateRun(simulated, workload);
+}
+
+std::string SimulationText(const SimulatedRun& run) {
+  return absl::StrFormat("%-10s %s; %.4g generated and %.4g prompt tokens/s; %s works most\n",
+                         "simulated", DurationText(run.seconds), run.output_tokens_per_s,
+                         run.prompt_tokens_per_s, LaneName(run.bottleneck));
+}
+
+Json SimulationToJson(const SimulatedRun& run) {
+  return {{"seconds", run.seconds},
+          {"output_tokens_per_s", run.output_tokens_per_s},
+          {"prompt_tokens_per_s", run.prompt_tokens_per_s},
+          {"bottleneck", LaneName(run.bottleneck)}};
+}
+
+// `model` and `machine` outlive it.
+absl::StatusOr<std::unique_ptr<CostModel>> CostOf(const PlanModelOptions& options,
+                                                  const PlannedModel& model,
+                                                  const Machine& machine) {
+  if (options.form == ModelForm::kNightshift) {
+    return NightshiftCost::Create(model.forms, ComputeType::kBF16, *machine.profile,
+                                  WorkloadOf(options));
+  }
+  if (options.shared_prefix_tokens > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shared-prefix-tokens is ", options.shared_prefix_tokens,
+                     ": --model-form paper and flexgen know no shared prefix"));
+  }
+  ASSIGN_OR_RETURN(const FlexGenShape shape, FlexGenShapeOf(model.config));
+  return FlexGenCost::Create(
+      {.form = options.form == ModelForm::kPaper ? FlexGenForm::kPaper : FlexGenForm::kReleased,
+       .shape = shape,
+       .prompt_tokens = options.prompt_tokens,
+       .output_tokens = options.output_tokens,
+       .requests = options.requests,
+       .rates = machine.profile ? FlexGenRatesOf(*machine.profile, shape, options.prompt_tokens)
+                                : ShippedFlexGenRates(),
+       .tier_bytes = machine.tier_bytes,
+       .unified_memory = machine.unified_memory});
+}
+
+// Whole prompts, and of long ones also chunks, which only this engine has.
+std::vector<int64_t> ChunksOf(const PlanModelOptions& options) {
+  constexpr int64_t kChunk = 512;
+  if (options.chunk_tokens) {
+    return {*options.chunk_tokens};
+  }
+  const bool has_chunks = options.form == ModelForm::kNightshift && options.prompt_tokens > kChunk;
+  return has_chunks ? std::vector<int64_t>{0, kChunk} : std::vector<int64_t>{0};
+}
+
+SearchSpace SpaceOf(const PlanModelOptions& options, const PlannedModel& model) {
   SearchSpace space;
   space.requests = options.requests;
-  space.weights = options.weights.empty() ? std::vector{weights} : options.weights;
+  space.weights = options.weights.empty() ? model.types : options.weights;
   if (!options.kv.empty()) {
     space.kv = options.kv;
   }
-  space.chunk_tokens = options.chunk_tokens;
+  space.chunk_tokens = ChunksOf(options);
   space.host_attention = options.host_attention;
   if (options.block != 0) {
     space.block_requests = options.block;
@@ -142,6 +248,8 @@ absl::Status CheckTokens(const PlanModelOptions& options, const ModelConfig& con
 
 const char* FormName(ModelForm form) {
   switch (form) {
+    case ModelForm::kNightshift:
+      return "nightshift";
     case ModelForm::kPaper:
       return "paper";
     case ModelForm::kFlexGen:
@@ -180,10 +288,14 @@ std::string WithHeading(const Heading& heading, const std::string& text) {
                          heading.form, text);
 }
 
-std::string JsonWithHeading(const Heading& heading, const char* name, const std::string& json) {
-  const Json document = {{"model", heading.model},     {"machine", heading.machine},
-                         {"memory", heading.memory},   {"job", heading.job},
-                         {"model_form", heading.form}, {name, Json::parse(json, nullptr, false)}};
+std::string JsonWithHeading(const Heading& heading, const char* name, const std::string& json,
+                            const std::optional<SimulatedRun>& simulated) {
+  Json document = {{"model", heading.model},     {"machine", heading.machine},
+                   {"memory", heading.memory},   {"job", heading.job},
+                   {"model_form", heading.form}, {name, Json::parse(json, nullptr, false)}};
+  if (simulated) {
+    document["simulated"] = SimulationToJson(*simulated);
+  }
   return document.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
@@ -210,23 +322,12 @@ absl::StatusOr<std::vector<DType>> ParseTypes(const std::string& flag, const std
 }
 
 absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
-  ASSIGN_OR_RETURN(const PlannedModel model, FindModel(options.model));
+  ASSIGN_OR_RETURN(const PlannedModel model, FindModel(options));
   RETURN_IF_ERROR(CheckTokens(options, model.config));
-  ASSIGN_OR_RETURN(const FlexGenShape shape, FlexGenShapeOf(model.config));
-  ASSIGN_OR_RETURN(const Machine machine, FlexGenMachineOf(options, shape));
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<FlexGenCost> cost,
-      FlexGenCost::Create(
-          {.form = options.form == ModelForm::kPaper ? FlexGenForm::kPaper : FlexGenForm::kReleased,
-           .shape = shape,
-           .prompt_tokens = options.prompt_tokens,
-           .output_tokens = options.output_tokens,
-           .requests = options.requests,
-           .rates = machine.rates,
-           .tier_bytes = machine.tier_bytes,
-           .unified_memory = machine.unified_memory}));
+  ASSIGN_OR_RETURN(const Machine machine, FindMachine(options));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost, CostOf(options, model, machine));
   const PlanOptions plan_options = {
-      .space = SpaceOf(options, model.weights),
+      .space = SpaceOf(options, model),
       .prompt_tokens = static_cast<double>(options.requests * options.prompt_tokens),
       .output_tokens = static_cast<double>(options.requests * options.output_tokens)};
   const Heading heading = HeadingOf(options, model, machine);
@@ -238,12 +339,17 @@ absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
           FrontierSvg(frontier,
                       absl::StrCat(heading.model, " on ", heading.machine, ", ", heading.job))));
     }
-    return options.json ? JsonWithHeading(heading, "frontier", FrontierJson(frontier))
+    return options.json ? JsonWithHeading(heading, "frontier", FrontierJson(frontier), std::nullopt)
                         : WithHeading(heading, FrontierText(frontier));
   }
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(*cost, plan_options));
-  return options.json ? JsonWithHeading(heading, "plan", PlanJson(plan))
-                      : WithHeading(heading, PlanText(plan));
+  std::optional<SimulatedRun> simulated;
+  if (options.simulate) {
+    ASSIGN_OR_RETURN(simulated, Simulate(options, model, machine, plan));
+  }
+  return options.json
+             ? JsonWithHeading(heading, "plan", PlanJson(plan), simulated)
+             : WithHeading(heading, PlanText(plan)) + (simulated ? SimulationText(*simulated) : "");
 }
 
 }  // namespace nightshift

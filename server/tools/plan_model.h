@@ -15,12 +15,12 @@
 
 namespace nightshift {
 
-enum class ModelForm : uint8_t { kPaper, kFlexGen };
+enum class ModelForm : uint8_t { kNightshift, kPaper, kFlexGen };
 
 struct PlanModelOptions {
   std::string model;     // a name of engine/model/known_shapes.h, or a pack's folder
   std::string hardware;  // a file, a known machine's name; empty: this machine's calibration
-  ModelForm form = ModelForm::kPaper;
+  ModelForm form = ModelForm::kNightshift;
   int64_t requests = 256;
   int64_t prompt_tokens = 512;       // of each
   int64_t output_tokens = 32;        // of each; 0: prompts are only scored
@@ -33,9 +33,11 @@ struct PlanModelOptions {
   std::optional<bool> host_attention;  // nothing: as it is best
   int64_t block = 0;                   // 0: as it is best
   int64_t batch = 0;
-  std::vector<int64_t> chunk_tokens = {0};
+  std::optional<int64_t>
+      chunk_tokens;  // of prompts, in a sweep; 0: whole prompts; nothing: as it is best
   std::array<std::optional<double>, kNumShares> shares;
   double margin_percent = 5.0;  // of each memory, left free
+  bool simulate = false;        // also runs the plan in virtual time
   bool frontier = false;
   std::string svg_path;  // of the frontier's plot; empty for none
   bool json = false;

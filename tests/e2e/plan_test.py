@@ -26,6 +26,11 @@ class PlanTest(EndToEndTest):
         self.assertIn(f"{plan['choice']['block_requests']} requests in batches of "
                       f"{plan['choice']['batch_requests']};", text)
 
+    def test_each_cost_model_plans(self):
+        for form in ("nightshift", "paper", "flexgen"):
+            text = self.plan("opt-30b", "--hardware", "t4", "--model-form", form, *JOB)
+            self.assertIn(f"form       {form}", text)
+
     def test_a_frontier_ascends_and_is_plotted(self):
         plot = self.folder / "frontier.svg"
         text = self.plan("opt-6.7b", "--hardware", "t4", "--frontier", "--svg", plot, "--json", *JOB)

@@ -8,7 +8,11 @@
 #include <string>
 
 #include "engine/model/known_shapes.h"
+#include "engine/model/shape_manifest.h"
 #include "engine/policy/flexgen_cost.h"
+#include "engine/policy/known_hardware.h"
+#include "engine/policy/nightshift_cost.h"
+#include "engine/policy/program_cache.h"
 #include "tests/support/status_matchers.h"
 
 #include "gmock/gmock.h"
@@ -53,6 +57,10 @@ SearchSpace JobSpace(int64_t requests) {
   SearchSpace space;
   space.requests = requests;
   return space;
+}
+
+double Real(int64_t value) {
+  return static_cast<double>(value);
 }
 
 double TokensPerSecond(const SearchResult& result) {
@@ -154,6 +162,42 @@ TEST(PolicySearchTest, IsWithinFivePerCentOfAnExhaustiveGrid) {
     }
   }
   EXPECT_GE(num_feasible, 25);
+}
+
+// The cost of this engine is less smooth than FlexGen's: sweeps are cut by rows.
+TEST(PolicySearchTest, IsWithinFivePerCentOfAGridByTheModelOfThisEngine) {
+  std::mt19937_64 random(21);
+  const auto draw = [&](double low, double high) {
+    return low * std::pow(high / low, std::uniform_real_distribution<double>()(random));
+  };
+  const char* machines[] = {"t4", "a10g", "rtx-4090", "desktop-avx512"};
+  const char* shapes[] = {"opt-6.7b", "opt-30b", "llama-3-8b"};
+  int num_feasible = 0;
+  for (int i = 0; i < 50; ++i) {
+    HardwareProfile hardware = KnownHardware(machines[random() % std::size(machines)]).value();
+    hardware.host_bytes = static_cast<int64_t>(draw(0.1, 1) * Real(hardware.host_bytes));
+    for (RatePoint& point : hardware.disk_read.points) {
+      point.rate *= draw(0.5, 2);
+    }
+    const char* shape = shapes[random() % std::size(shapes)];
+    NightshiftModel model{.name = shape, .forms = {}};
+    model.forms[DType::kBF16] = ManifestOf(FindKnownShape(shape).value(), DType::kBF16);
+    WorkloadProfile workload;
+    SearchSpace space = JobSpace(static_cast<int64_t>(draw(10, 1000)));
+    workload.classes = {
+        {static_cast<int64_t>(draw(32, 800)), static_cast<int64_t>(draw(1, 64)), space.requests}};
+    ASSERT_OK_AND_ASSIGN(const auto cost,
+                         NightshiftCost::Create(model, ComputeType::kBF16, hardware, workload));
+    const ProgramCache programs(*cost);
+    const auto result = SearchBest(programs, space);
+    const double best = BestOfGrid(programs, space);
+    ASSERT_EQ(result.ok(), std::isfinite(best)) << i << " " << result.status();
+    if (result.ok()) {
+      EXPECT_LE(result->best.solution.seconds_per_request, 1.05 * best) << i;
+      ++num_feasible;
+    }
+  }
+  EXPECT_GE(num_feasible, 30);
 }
 
 TEST(PolicySearchTest, TheSameArgumentsGiveTheSameResult) {

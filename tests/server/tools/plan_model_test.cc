@@ -112,6 +112,57 @@ TEST(PlanModelTest, WritesThePlotOfTheFrontier) {
   EXPECT_THAT(PlanModel(options), StatusIs(absl::StatusCode::kAlreadyExists, "frontier.svg"));
 }
 
+TEST(PlanModelTest, PlansByTheModelOfThisEngine) {
+  PlanModelOptions options = Opt30b();
+  options.form = ModelForm::kNightshift;
+  const nlohmann::json json = JsonOf(options);
+  EXPECT_EQ(json["model_form"], "nightshift");
+  EXPECT_GT(json["plan"]["output_tokens_per_s"], 0);
+  options.weights = {DType::kBF16, DType::kU4G64};
+  options.kv = {DType::kBF16, DType::kU4G64};
+  EXPECT_LE(JsonOf(options)["plan"]["seconds"], json["plan"]["seconds"]);
+}
+
+TEST(PlanModelTest, PlansMixturesOfExpertsByTheModelOfThisEngine) {
+  PlanModelOptions options = Opt30b();
+  options.form = ModelForm::kNightshift;
+  options.model = "mixtral-8x7b";
+  EXPECT_GT(JsonOf(options)["plan"]["output_tokens_per_s"], 0);
+}
+
+TEST(PlanModelTest, ASharedPrefixMakesAJobFaster) {
+  PlanModelOptions options = Opt30b();
+  options.form = ModelForm::kNightshift;
+  options.model = "llama-3-8b";
+  options.hardware = "desktop-avx512";
+  const double alone = JsonOf(options)["plan"]["seconds"];
+  options.shared_prefix_tokens = 384;
+  EXPECT_LT(JsonOf(options)["plan"]["seconds"], 0.8 * alone);
+  options.form = ModelForm::kPaper;
+  EXPECT_THAT(PlanModel(options), StatusIs(kInvalid, "--shared-prefix-tokens is 384"));
+}
+
+TEST(PlanModelTest, APlanIsRunInVirtualTime) {
+  PlanModelOptions options = Opt30b();
+  options.form = ModelForm::kNightshift;
+  options.hardware = "desktop-avx512";
+  options.model = "llama-3-8b";
+  options.simulate = true;
+  const nlohmann::json json = JsonOf(options);
+  const double planned = json["plan"]["seconds"];
+  EXPECT_NEAR(json["simulated"]["seconds"].get<double>() / planned, 1, 0.1);
+  options.hardware = "flexgen-t4";
+  options.form = ModelForm::kPaper;
+  EXPECT_THAT(PlanModel(options), StatusIs(kInvalid, "--simulate needs a profile"));
+}
+
+TEST(PlanModelTest, ThisEngineIsNotPlannedByFlexGensRates) {
+  PlanModelOptions options = Opt30b();
+  options.form = ModelForm::kNightshift;
+  options.hardware = "flexgen-t4";
+  EXPECT_THAT(PlanModel(options), StatusIs(kInvalid, "paper and flexgen only"));
+}
+
 TEST(PlanModelTest, NonsenseIsRefusedByName) {
   const auto refusal = [](void (*change)(PlanModelOptions&)) {
     PlanModelOptions options = Opt30b();
