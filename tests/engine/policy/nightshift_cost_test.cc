@@ -16,8 +16,6 @@
 namespace nightshift {
 namespace {
 
-constexpr int64_t kGiB = int64_t{1} << 30;
-
 NightshiftModel Model(const std::string& name, DType weights = DType::kBF16) {
   NightshiftModel model{.name = name, .forms = {}};
   model.forms[weights] = ManifestOf(FindKnownShape(name).value(), weights);
