@@ -47,6 +47,7 @@ struct Written {
   std::string disk_backend;
   TierFlags tiers;
   PlanFlags plan;
+  std::string plans = "auto";
   std::string max_input;
   std::string max_line;
   std::string disk_reserve;
@@ -91,6 +92,21 @@ class Declaration {
     return lines;
   }
 
+  // Which options of the engine are given, in a flag, the environment or the file.
+  FixedOptions Fixed() const {
+    const auto given = [this](const char* key) { return app_.get_option(key)->count() > 0; };
+    return {.max_block_requests = given("--max-block-requests"),
+            .max_sweep_tokens = given("--max-sweep-tokens"),
+            .max_batch_tokens = given("--max-batch-tokens"),
+            .prompt_chunk_tokens = given("--prompt-chunk-tokens"),
+            .weights = given("--weight-budget") || given("--weight-shares"),
+            .kv = given("--kv-shares"),
+            .activations = given("--activation-shares"),
+            .schedule = given("--schedule"),
+            .buffering = given("--weight-buffer"),
+            .host_attention = given("--attention")};
+  }
+
   CLI::App& app() { return app_; }
   bool imports() const { return import_->parsed(); }
   bool benches() const { return bench_->parsed(); }
@@ -133,7 +149,8 @@ class Declaration {
         "of that, memory of weights, as 1GiB; the rest is read from disk in every sweep (default: "
         "planned)",
         [&options] {
-          return options.weight_budget_bytes < 0 ? "planned" : SizeText(options.weight_budget_bytes);
+          return options.weight_budget_bytes < 0 ? "planned"
+                                                 : SizeText(options.weight_budget_bytes);
         });
     for (const TierFlag& flag : ListTierFlags(written.tiers)) {
       AddText(flag.key, *flag.text, flag.help);
@@ -148,6 +165,12 @@ class Declaration {
               "all of a sweep");
     AddNumber("prompt-chunk-tokens", options.prompt_chunk_tokens,
               "prompt tokens of one request in a sweep; 0: unlimited");
+    AddText("plan", written.plans,
+            "auto: block, batches and placement, as far as they are not given, follow from a plan "
+            "for what is queued; off: from the options");
+    AddText("hardware", options.hardware,
+            "profile to plan with: a file or a known machine (default: what nightshift calibrate "
+            "has measured)");
     AddNumber("drain-timeout", options.drain_timeout_s, "seconds from SIGTERM to the end");
     AddNumber("max-requests-per-job", options.max_requests_per_job, "rows of one job");
     Add("max-input-bytes", written.max_input, "size of one job's input (default: 20GiB)",
@@ -196,9 +219,10 @@ class Declaration {
         ->needs(random)
         ->check(CLI::NonNegativeNumber);
     import_
-        ->add_option("--tokenizer", line.random.tokenizer,
-                     "of --random: Hugging Face folder or pack with the tokenizer and template that "
-                     "the pack gets; without, it takes token ids only")
+        ->add_option(
+            "--tokenizer", line.random.tokenizer,
+            "of --random: Hugging Face folder or pack with the tokenizer and template that "
+            "the pack gets; without, it takes token ids only")
         ->needs(random);
     import_
         ->add_flag("--without-tokenizer", line.without_tokenizer,
@@ -394,8 +418,10 @@ absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
 
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
-  RETURN_IF_ERROR(ReadSizeFlag("memory-budget", written.memory_budget, options.memory_budget_bytes));
-  RETURN_IF_ERROR(ReadSizeFlag("weight-budget", written.weight_budget, options.weight_budget_bytes));
+  RETURN_IF_ERROR(
+      ReadSizeFlag("memory-budget", written.memory_budget, options.memory_budget_bytes));
+  RETURN_IF_ERROR(
+      ReadSizeFlag("weight-budget", written.weight_budget, options.weight_budget_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("disk-reserve", written.disk_reserve, options.disk_reserve_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
@@ -405,6 +431,11 @@ absl::Status Resolve(const Written& written, Options& options) {
     tiers.spill_folder = options.state_directory;
   }
   ASSIGN_OR_RETURN(options.tiers, ReadTierFlags(tiers));
+  if (written.plans != "auto" && written.plans != "off") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--plan is ", written.plans, ", must be auto or off"));
+  }
+  options.plans = written.plans == "auto";
   if (written.memory_budget.empty()) {
     options.memory_budget_bytes = AvailableMemoryBytes() / 2;
   }
@@ -548,6 +579,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
   const bool serves = line.command == Command::kServe || line.command == Command::kCheckConfig ||
                       line.command == Command::kPrintConfig;
   if (serves) {
+    line.options.fixed = declaration.Fixed();
     RETURN_IF_ERROR(Resolve(written, line.options));
     line.effective = declaration.Effective();
   }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/policy/run_plan.h"
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
 #include "server/tools/bench.h"
@@ -29,14 +30,19 @@ struct Options {
   // Of that, for weights; the rest of the model is read from disk in every sweep. -1: the engine
   // plans it (engine/memory_plan.h).
   int64_t weight_budget_bytes = -1;
-  TierOptions tiers;          // spill_folder empty: state_directory
-  int64_t threads = 0;        // compute threads; 0: one a core
+  TierOptions tiers;    // spill_folder empty: state_directory
+  int64_t threads = 0;  // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;
   int64_t max_block_requests = 256;   // requests that the engine holds at one time
   int64_t max_sweep_tokens = 2048;    // of all spans of a sweep
   int64_t max_batch_tokens = 512;     // of those that a layer computes at one time
   int64_t prompt_chunk_tokens = 512;  // of one request in a sweep; 0: unlimited
-  int64_t drain_timeout_s = 120;      // from SIGTERM to the end
+  FixedOptions fixed;                 // which of those above were given: no plan changes them
+  // Whether block, batches and placement follow from a plan for what is queued, made of a hardware
+  // profile: a file's, a known machine's, or (empty) the one that `nightshift calibrate` keeps.
+  bool plans = true;
+  std::string hardware;
+  int64_t drain_timeout_s = 120;  // from SIGTERM to the end
   int64_t max_requests_per_job = 10'000'000;
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_line_bytes = 16 << 20;

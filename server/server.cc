@@ -2,18 +2,23 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "engine/policy/hardware_file.h"
+#include "engine/policy/hardware_profile.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
+#include "server/memory_limit.h"
 #include "server/security/identifiers.h"
 #include "server/store/backup.h"
 #include "server/store/recovery.h"
 #include "server/store/sqlite_job_store.h"
+#include "server/tools/calibrate.h"
 
 namespace nightshift {
 namespace {
@@ -51,9 +56,32 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
   runner.engine.max_batch_tokens = options.max_batch_tokens;
   runner.engine.prompt_chunk_tokens = options.prompt_chunk_tokens;
   runner.engine.max_block_requests = options.max_block_requests;
+  runner.fixed = options.fixed;
   runner.state_directory = state_directory;
   runner.limits = limits;
   return runner;
+}
+
+// What to plan with: the profile that is asked for, or this machine's if there is one.
+absl::StatusOr<std::optional<HardwareProfile>> FindHardware(const Options& options) {
+  if (!options.plans) {
+    return std::nullopt;
+  }
+  if (!options.hardware.empty()) {
+    ASSIGN_OR_RETURN(HardwareProfile profile, FindHardwareProfile(options.hardware));
+    return std::optional(std::move(profile));
+  }
+  absl::StatusOr<HardwareProfile> profile = LoadHardwareProfile(DefaultHardwarePath());
+  if (!profile.ok()) {
+    LOG(WARNING) << "not_planning reason=\"" << profile.status().message()
+                 << "\" action=\"the options of the daemon hold\"";
+    return std::nullopt;
+  }
+  const std::string stale = StaleProfileNote(options.state_directory, MemoryLimitBytes());
+  if (!stale.empty()) {
+    LOG(WARNING) << "hardware_profile reason=\"" << stale << "\"";
+  }
+  return std::optional(*std::move(profile));
 }
 
 v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const std::string& storage,
@@ -92,9 +120,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   RETURN_IF_ERROR(server->OpenStore(options, parts));
   server->catalog_ = std::make_unique<ModelCatalog>(options.models, options.models_directory);
   server->catalog_->Rescan();
-  server->runner_ = std::make_unique<Runner>(
-      MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path()),
-      *server->store_, *server->catalog_, std::move(parts.engine_factory), server->clock_);
+  RunnerOptions runner =
+      MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
+  ASSIGN_OR_RETURN(runner.hardware, FindHardware(options));
+  server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
+                                             std::move(parts.engine_factory), server->clock_);
   RETURN_IF_ERROR(server->Listen(options, parts));
   server->runner_->Start();
   server->listener_->SetServing(true);
@@ -111,10 +141,10 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
   actor.on_fatal = parts.on_fatal;
   store_ = std::make_unique<StoreActor>(std::move(store), std::move(actor));
   RETURN_IF_ERROR(RecoverState(*store_, *state_));
-  uploads_ = std::make_unique<KeptUploads>(
-      KeptUploadsOptions{.directory = state_->uploads_path(),
-                         .max_idle_bytes = options.max_input_bytes},
-      clock_);
+  uploads_ =
+      std::make_unique<KeptUploads>(KeptUploadsOptions{.directory = state_->uploads_path(),
+                                                       .max_idle_bytes = options.max_input_bytes},
+                                    clock_);
   JanitorOptions janitor;
   janitor.state_directory = state_->path();
   janitor.keep_results_us = options.keep_results_days * kMicrosPerDay;

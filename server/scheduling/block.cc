@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/base/log.h"
 #include "server/input/row_error.h"
 #include "server/scheduling/progress.h"
@@ -146,6 +147,14 @@ BlockCandidate Block::CandidateOf(const WaitingChoice& waiting) const {
           .attempt = row.attempt,
           .predicted_tokens = std::max(row.prompt_tokens + output_tokens, KnownTokens(waiting.key)),
           .pages = row.pages};
+}
+
+int64_t Block::held_tokens() const {
+  int64_t tokens = 0;
+  for (const auto& [id, key] : held_) {
+    tokens += KnownTokens(key);
+  }
+  return tokens;
 }
 
 int64_t Block::waiting_tokens() const {
@@ -308,6 +317,12 @@ absl::StatusOr<BlockSweep> Block::Sweep(std::vector<FinishedRow>& finished) {
   sweep.times = result->times;
   sweep.steps = std::move(result->steps);
   return sweep;
+}
+
+absl::Status Block::ApplyPlan(const EngineOptions& options) {
+  ASSIGN_OR_RETURN(std::vector<EngineRequest> suspended, session_.engine->ApplyPlan(options));
+  WaitAgain(std::move(suspended));
+  return absl::OkStatus();
 }
 
 void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {

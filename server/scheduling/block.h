@@ -63,6 +63,10 @@ class Block {
   // sampled: the engine's state is unknown, and all rows stay here to be taken.
   absl::StatusOr<BlockSweep> Sweep(std::vector<FinishedRow>& finished);
 
+  // The engine goes on under another plan; what has no room any more waits again. Errors: as the
+  // engine's, where rows stay as on an error of Sweep.
+  absl::Status ApplyPlan(const EngineOptions& options);
+
   // Takes rows out: those of a job, those of which the engine holds a choice, or all.
   std::vector<BlockRow> TakeJob(const std::string& job_id);
   std::vector<BlockRow> TakeHeld();
@@ -73,6 +77,8 @@ class Block {
 
   // Engine requests: the choices of the rows.
   int64_t num_held() const { return static_cast<int64_t>(held_.size()); }
+  // Of those: prompt and generated tokens.
+  int64_t held_tokens() const;
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   // Prompt and generated tokens of those that wait.
   int64_t waiting_tokens() const;

@@ -20,10 +20,9 @@ absl::StatusOr<ModelTextPtr> LoadText(const CatalogModel& model, const EngineInf
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const ModelKey& key,
-                                                                 const EngineOptions& options,
-                                                                 ModelCatalog& catalog,
-                                                                 const EngineFactory& factory) {
+absl::StatusOr<EngineOptions> ModelSession::OptionsFor(const ModelKey& key,
+                                                       const EngineOptions& options,
+                                                       ModelCatalog& catalog) {
   absl::StatusOr<CatalogModel> model = catalog.Find(key.model);
   if (!model.ok()) {
     catalog.Rescan();
@@ -33,10 +32,18 @@ absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const ModelKey&
   EngineOptions engine_options = options;
   engine_options.pack_path = model->path;
   engine_options.compute_type = key.compute_type;
+  return engine_options;
+}
+
+absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const ModelKey& key,
+                                                                 const EngineOptions& options,
+                                                                 ModelCatalog& catalog,
+                                                                 const EngineFactory& factory) {
+  ASSIGN_OR_RETURN(const CatalogModel model, catalog.Find(key.model));
   auto session = std::make_unique<ModelSession>();
   session->key = key;
-  ASSIGN_OR_RETURN(session->engine, factory(engine_options));
-  ASSIGN_OR_RETURN(session->text, LoadText(*model, session->engine->info()));
+  ASSIGN_OR_RETURN(session->engine, factory(options));
+  ASSIGN_OR_RETURN(session->text, LoadText(model, session->engine->info()));
   return session;
 }
 

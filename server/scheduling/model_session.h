@@ -36,8 +36,12 @@ struct ModelSession {
   std::unique_ptr<Engine> engine;
   ModelTextPtr text;
 
-  // Loads the pack; `options` without pack_path and compute_type, which come from `key`. Looks for
-  // new packs when the model is not known. Errors: the catalog's, the pack's, the engine's.
+  // `options` with the pack and the compute type of `key`. Looks for new packs when the model is
+  // not known. Errors: the catalog's.
+  static absl::StatusOr<EngineOptions> OptionsFor(const ModelKey& key, const EngineOptions& options,
+                                                  ModelCatalog& catalog);
+  // Loads the pack; `options` are those of OptionsFor, or a plan's. Errors: the catalog's, the
+  // pack's, the engine's.
   static absl::StatusOr<std::unique_ptr<ModelSession>> Open(const ModelKey& key,
                                                             const EngineOptions& options,
                                                             ModelCatalog& catalog,

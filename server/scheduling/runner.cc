@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,7 +26,10 @@
 #include "server/scheduling/model_choice.h"
 #include "server/scheduling/output_lengths.h"
 #include "server/scheduling/publisher.h"
+#include "server/scheduling/queue_workload.h"
+#include "server/scheduling/request_options.h"
 #include "server/scheduling/request_preparer.h"
+#include "server/scheduling/run_planner.h"
 #include "server/scheduling/sweep_rate.h"
 #include "server/scheduling/wakeup.h"
 
@@ -160,6 +164,12 @@ class Runner::Loop {
   // --- the model ---
   bool ChooseSession();
   int64_t LoadedUs(const ModelKey& key) const;
+  // What is queued for a model, of jobs that may run.
+  std::vector<QueuedJob> Queue(const ModelKey& key) const;
+  // The session under a plan; under the options as given where the engine refuses the plan.
+  absl::StatusOr<std::unique_ptr<ModelSession>> OpenPlanned(const ModelKey& key);
+  // At a sweep edge: another plan where the queue has changed so much that one is worth it.
+  void PlanAnew();
   void OpenSession(const ModelKey& key);
   // Wrong weights stay wrong: no job of the model is begun until its pack is written anew.
   void MarkIfLost(const ModelKey& key, const absl::Status& error);
@@ -205,6 +215,13 @@ class Runner::Loop {
   // When models were loaded last, by the monotonic clock.
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
   int64_t slice_us_ = 0;  // of session_
+  RunPlanner planner_{options_.engine, options_.fixed, options_.hardware};
+  struct PreparedLengths {
+    int64_t rows = 0;
+    int64_t tokens = 0;
+    int64_t longest = 0;
+  };
+  std::map<std::string, PreparedLengths> prepared_;  // prompts that were tokenized, by job
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;        // of session_
   bool load_again_ = false;             // the last attempt found no room on the disk
@@ -269,6 +286,7 @@ bool Runner::Loop::Step() {
   TakeClaimed();
   TakePrepared();
   ClaimAhead();
+  PlanAnew();
   worked = Sweep() || worked;
   worked = PublishFinished() || worked;
   SaveProgressIfDue();
@@ -307,6 +325,7 @@ void Runner::Loop::RefreshJobs() {
     reports_.End(job_id);
     lengths_.End(job_id);
     share_.End(job_id);
+    prepared_.erase(job_id);
   }
 }
 
@@ -363,9 +382,8 @@ bool Runner::Loop::MayRun(const ActiveJob& job) const {
 }
 
 bool Runner::Loop::HasWork(const ActiveJob& job) const {
-  return MayRun(job) &&
-         (job.record.counts.pending > 0 || in_hand_.count(job.record.id) != 0 ||
-          job.record.id == claiming_job_);
+  return MayRun(job) && (job.record.counts.pending > 0 || in_hand_.count(job.record.id) != 0 ||
+                         job.record.id == claiming_job_);
 }
 
 std::vector<ShareJob> Runner::Loop::Shares() const {
@@ -479,11 +497,10 @@ bool Runner::Loop::ChooseSession() {
   std::vector<JobDemand> demand;
   for (const ActiveJob& job : jobs_) {
     if (job.context->status.ok()) {
-      demand.push_back(
-          {.key = job.context->key,
-           .priority = job.record.priority,
-           .has_work = HasWork(job),
-           .model_loaded_us = LoadedUs(job.context->key)});
+      demand.push_back({.key = job.context->key,
+                        .priority = job.record.priority,
+                        .has_work = HasWork(job),
+                        .model_loaded_us = LoadedUs(job.context->key)});
     }
   }
   const std::optional<ModelKey> loaded =
@@ -506,10 +523,70 @@ int64_t Runner::Loop::LoadedUs(const ModelKey& key) const {
   return found == loaded_us_.end() ? 0 : found->second;
 }
 
+std::vector<QueuedJob> Runner::Loop::Queue(const ModelKey& key) const {
+  std::vector<QueuedJob> queue;
+  for (const ActiveJob& job : jobs_) {
+    const JobRecord& record = job.record;
+    if (!(job.context->key == key) || !MayRun(job)) {
+      continue;
+    }
+    const v1::SamplingOptions& sampling = job.context->spec.sampling();
+    QueuedJob queued{.rows = record.counts.pending + record.counts.running,
+                     .choices = std::max<int64_t>(1, sampling.num_choices()),
+                     .finished_rows = record.counts.succeeded,
+                     .finished_prompt_tokens = record.prompt_tokens,
+                     .finished_output_tokens = record.output_tokens,
+                     .max_output_tokens = sampling.has_max_output_tokens()
+                                              ? sampling.max_output_tokens()
+                                              : kDefaultMaxOutputTokens};
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(
+        std::filesystem::path(options_.state_directory) / record.input_file, error);
+    if (!error && !record.input_file.empty() && record.counts.total > 0) {
+      queued.row_bytes = static_cast<int64_t>(bytes) / record.counts.total;
+    }
+    if (const auto found = prepared_.find(record.id); found != prepared_.end()) {
+      queued.prepared_rows = found->second.rows;
+      queued.prepared_tokens = found->second.tokens;
+      queued.longest_prompt = found->second.longest;
+    }
+    queue.push_back(queued);
+  }
+  return queue;
+}
+
+absl::StatusOr<std::unique_ptr<ModelSession>> Runner::Loop::OpenPlanned(const ModelKey& key) {
+  ASSIGN_OR_RETURN(const EngineOptions base,
+                   ModelSession::OptionsFor(key, options_.engine, catalog_));
+  const EngineOptions options = planner_.Begin(base, Queue(key));
+  absl::StatusOr<std::unique_ptr<ModelSession>> session =
+      ModelSession::Open(key, options, catalog_, factory_);
+  if (absl::IsResourceExhausted(session.status()) && planner_.plan().has_value()) {
+    session = ModelSession::Open(key, planner_.GiveUp(session.status()), catalog_, factory_);
+  }
+  return session;
+}
+
+void Runner::Loop::PlanAnew() {
+  if (block_ == nullptr || !planner_.plan().has_value()) {
+    return;
+  }
+  const std::optional<EngineOptions> options =
+      planner_.Next(Queue(session_->key), block_->held_tokens());
+  if (!options.has_value()) {
+    return;
+  }
+  const absl::Status applied = block_->ApplyPlan(*options);
+  if (absl::IsResourceExhausted(applied) || absl::IsInvalidArgument(applied)) {
+    planner_.GiveUp(applied);
+  } else if (!applied.ok()) {
+    OnSweepFailed(applied);
+  }
+}
+
 void Runner::Loop::OpenSession(const ModelKey& key) {
   const int64_t start_us = clock_.MonotonicMicros();
-  absl::StatusOr<std::unique_ptr<ModelSession>> session =
-      ModelSession::Open(key, options_.engine, catalog_, factory_);
+  absl::StatusOr<std::unique_ptr<ModelSession>> session = OpenPlanned(key);
   load_again_ = absl::IsUnavailable(session.status());
   if (load_again_) {
     LOG(WARNING) << "model_waits model=" << key.model
@@ -618,8 +695,8 @@ void Runner::Loop::TakeClaimed() {
     const auto chosen = static_cast<size_t>(job - jobs_.data());
     std::vector<RowTask> tasks;
     for (ClaimedRow& row : answer.rows) {
-      const double tokens = lengths_.MeanTokens(
-          answer.job_id, static_cast<double>(row.length / kBytesPerToken + 1));
+      const double tokens =
+          lengths_.MeanTokens(answer.job_id, static_cast<double>(row.length / kBytesPerToken + 1));
       tasks.push_back({.job = job->context,
                        .text = session_->text,
                        .row = std::move(row),
@@ -646,6 +723,11 @@ void Runner::Loop::TakePrepared() {
     } else if (!prepared.status.ok()) {
       finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
     } else {
+      PreparedLengths& lengths = prepared_[job_id];
+      const int64_t tokens = static_cast<int64_t>(prepared.request.prompt.size());
+      ++lengths.rows;
+      lengths.tokens += tokens;
+      lengths.longest = std::max(lengths.longest, tokens);
       block_->Add(std::move(prepared));
     }
   }
@@ -803,7 +885,8 @@ void Runner::Loop::UpdateStatus() {
               .tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0,
               .held_requests = block_->num_held(),
               .times = times_,
-              .bottleneck = Bottleneck(times_)};
+              .bottleneck = Bottleneck(times_),
+              .plan = planner_.plan()};
   }
   MutexLock lock(mutex_);
   status_ = std::move(status);

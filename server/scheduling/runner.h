@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 
 #include "engine/engine.h"
+#include "engine/policy/hardware_profile.h"
+#include "engine/policy/run_plan.h"
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
@@ -23,7 +26,9 @@ namespace nightshift {
 struct RunnerOptions {
   EngineOptions engine;  // pack_path and compute_type are set per model and job; the compute type
                          // here is that of jobs which do not name one
-  std::string state_directory;  // where input files lie
+  FixedOptions fixed;    // fields of `engine` that no plan changes
+  std::optional<HardwareProfile> hardware;  // to plan with; nothing: `engine` holds
+  std::string state_directory;              // where input files lie
   int num_tokenizer_threads = 1;
   int64_t max_ready_requests = 512;  // claimed and waiting for a place in the block
   int64_t max_ready_tokens = 4 << 20;
@@ -44,8 +49,9 @@ struct RunnerStatus {
   std::string device;
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
-  SweepTimes times;        // of all sweeps since the model was loaded
-  std::string bottleneck;  // of those: "read 93 %"; empty before the first
+  SweepTimes times;             // of all sweeps since the model was loaded
+  std::string bottleneck;       // of those: "read 93 %"; empty before the first
+  std::optional<RunPlan> plan;  // that the model runs under; nothing where it is not planned
 };
 
 // A row that is claimed ends in exactly one of: a published result, or given back to the store.
@@ -61,8 +67,8 @@ class Runner {
   // Ends the current sweep, publishes what finished, gives the rest back with its progress, and
   // stops the thread. Idempotent; waits.
   void Drain();
-  // While held, nothing runs: rows are given back at the next sweep edge, the model is unloaded, and
-  // what is in the store waits. Jobs end and expire all the same. Any thread; does not wait.
+  // While held, nothing runs: rows are given back at the next sweep edge, the model is unloaded,
+  // and what is in the store waits. Jobs end and expire all the same. Any thread; does not wait.
   void Hold(bool hold);
   RunnerStatus status() const;
   // The last steps, at most kMaxTraceSteps, of the model that was loaded last.

@@ -1,0 +1,40 @@
+// QueueWorkload: what the queue asks of a model, as the plan sees it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/policy/workload_profile.h"
+
+namespace nightshift {
+
+// What is known of the lengths of one job's rows.
+struct QueuedJob {
+  int64_t rows = 0;       // that have no result
+  int64_t choices = 1;    // of each
+  int64_t row_bytes = 0;  // of the input on average; 0: not known
+  // Of rows that were tokenized.
+  int64_t prepared_rows = 0;
+  int64_t prepared_tokens = 0;
+  int64_t longest_prompt = 0;
+  // Of rows that have a result.
+  int64_t finished_rows = 0;
+  int64_t finished_prompt_tokens = 0;
+  int64_t finished_output_tokens = 0;
+  int64_t max_output_tokens = 0;
+};
+
+// One class a job that has rows, each within a context of `context_tokens`. Prompts are as long as
+// those that were tokenized, or that have finished, or a quarter of the row's bytes; outputs as
+// long as those that have finished once there are a few of them, before that as long as they may
+// get.
+WorkloadProfile WorkloadOf(std::span<const QueuedJob> jobs, int64_t context_tokens);
+
+// Tokens of the largest request that is to be expected, outputs included.
+int64_t LongestRequestTokens(std::span<const QueuedJob> jobs, int64_t context_tokens);
+
+// Whether another plan may be due: twice as many requests, or a mean length that has moved by a
+// quarter. A queue that only drains is what was planned for.
+bool HasChanged(const WorkloadProfile& planned, const WorkloadProfile& now);
+
+}  // namespace nightshift
