@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -536,6 +537,23 @@ WorkingForms WorkingFormsOf(const EngineOptions& options, const PackManifest& ma
 }
 
 }  // namespace
+
+DType MatrixType(const PackManifest& manifest) {
+  std::map<DType, int64_t> bytes;
+  for (const TensorEntry& tensor : manifest.tensors) {
+    if (tensor.layout == TensorLayout::kVector) {
+      continue;
+    }
+    for (const ShardEntry& shard : tensor.shards) {
+      bytes[tensor.dtype] += shard.bytes;
+    }
+  }
+  DType most = DType::kBF16;
+  for (const auto& [dtype, count] : bytes) {
+    most = count > bytes[most] ? dtype : most;
+  }
+  return most;
+}
 
 NightshiftCost::NightshiftCost(const NightshiftModel& model, ComputeType compute_type,
                                const HardwareProfile& hardware, WorkloadProfile workload)

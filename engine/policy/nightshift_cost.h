@@ -41,6 +41,9 @@ struct NightshiftModel {
   std::map<DType, PackManifest> forms;
 };
 
+// The type of most bytes of a pack's matrices: of its one form.
+DType MatrixType(const PackManifest& manifest);
+
 class NightshiftCost : public CostModel {
  public:
   // What is referred to outlives the model. Errors: INVALID_ARGUMENT (workload, profile, no form).

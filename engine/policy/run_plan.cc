@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -27,22 +26,6 @@ constexpr std::array<double, 3> kMargins = {0.0, 0.05, 0.15};
 const std::vector<int64_t> kChunks = {0, 128, 512};
 // What a plan has to be faster by to be worth leaving the base options for.
 constexpr double kLeastGain = 1.01;
-
-// The type of the pack's matrices: of most of its bytes.
-DType MatrixType(const PackManifest& manifest) {
-  std::map<DType, int64_t> bytes;
-  for (const TensorEntry& tensor : manifest.tensors) {
-    if (tensor.layout == TensorLayout::kVector) {
-      continue;
-    }
-    for (const auto& shard : tensor.shards) {
-      bytes[tensor.dtype] += shard.bytes;
-    }
-  }
-  const auto most = std::max_element(
-      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == bytes.end() ? DType::kBF16 : most->first;
-}
 
 int64_t PackBytes(const PackManifest& manifest) {
   int64_t bytes = 0;
@@ -140,21 +123,22 @@ void KeepFixed(const RunRequest& request, EngineOptions& options) {
 absl::StatusOr<SimulatedRun> Try(const RunRequest& request, const EngineOptions& options,
                                  const HardwareProfile& hardware) {
   RETURN_IF_ERROR(options.Validate());
-  ASSIGN_OR_RETURN(const MemoryPlan memory, PlanMemory(options, request.manifest, request.name));
+  ASSIGN_OR_RETURN(SimulatedRun run, SimulateRun({.manifest = request.manifest,
+                                                  .name = request.name,
+                                                  .options = options,
+                                                  .hardware = hardware},
+                                                 request.workload));
   const KvPageNeeds needs = KvLayers(request.manifest.config).Needs(LongestSpan(options));
   const int64_t tokens =
       std::min(request.longest_request_tokens, request.manifest.config.context_tokens);
-  if (needs.Most(tokens) > memory.kv_pages.total()) {
+  const int64_t pages = run.memory.kv_pages.total();
+  if (needs.Most(tokens) > pages) {
     return absl::ResourceExhaustedError(
         absl::StrCat("plan ", request.name, ": a request of ", tokens, " tokens takes ",
-                     needs.Most(tokens), " kv pages, ", memory.kv_pages.total(),
-                     " fit; raise the memory budget of ", options.memory_budget_bytes, " bytes"));
+                     needs.Most(tokens), " kv pages, ", pages, " fit; raise the memory budget of ",
+                     options.memory_budget_bytes, " bytes"));
   }
-  return SimulateRun({.manifest = request.manifest,
-                      .name = request.name,
-                      .options = options,
-                      .hardware = hardware},
-                     request.workload);
+  return run;
 }
 
 struct Tried {

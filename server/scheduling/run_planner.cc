@@ -15,13 +15,11 @@ constexpr double kLeastGain = 1.1;
 
 }  // namespace
 
-RunPlanner::RunPlanner(EngineOptions base, FixedOptions fixed,
-                       std::optional<HardwareProfile> hardware)
-    : fixed_(fixed), hardware_(std::move(hardware)), base_(std::move(base)) {}
+RunPlanner::RunPlanner(FixedOptions fixed, std::optional<HardwareProfile> hardware)
+    : fixed_(fixed), hardware_(std::move(hardware)) {}
 
-EngineOptions RunPlanner::Begin(const EngineOptions& base_of_model,
-                                std::span<const QueuedJob> jobs) {
-  base_ = base_of_model;
+EngineOptions RunPlanner::Begin(const EngineOptions& base, std::span<const QueuedJob> jobs) {
+  base_ = base;
   plan_.reset();
   manifest_.reset();
   if (!hardware_.has_value()) {

@@ -18,12 +18,12 @@ namespace nightshift {
 // One thread. Without a hardware profile it gives the base options and plans nothing.
 class RunPlanner {
  public:
-  // `base`: what the daemon was given, of which `fixed` fields no plan changes.
-  RunPlanner(EngineOptions base, FixedOptions fixed, std::optional<HardwareProfile> hardware);
+  // No plan changes the `fixed` fields of what the daemon was given.
+  RunPlanner(FixedOptions fixed, std::optional<HardwareProfile> hardware);
 
-  // Options to load a pack with, which `base_of_model` names: pack and compute type are set. The
-  // base options when planning is refused, which the log says.
-  EngineOptions Begin(const EngineOptions& base_of_model, std::span<const QueuedJob> jobs);
+  // Options to load a pack with; `base` are those that the daemon was given, with pack and compute
+  // type. The base options when planning is refused, which the log says.
+  EngineOptions Begin(const EngineOptions& base, std::span<const QueuedJob> jobs);
   // Other options for the loaded model that are worth what changing to them takes: nothing while
   // the queue is about what was planned for, or when no plan is a tenth faster.
   // `held_tokens`: whose keys and values would have to be computed again.

@@ -215,7 +215,7 @@ class Runner::Loop {
   // When models were loaded last, by the monotonic clock.
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
   int64_t slice_us_ = 0;  // of session_
-  RunPlanner planner_{options_.engine, options_.fixed, options_.hardware};
+  RunPlanner planner_{options_.fixed, options_.hardware};
   struct PreparedLengths {
     int64_t rows = 0;
     int64_t tokens = 0;
@@ -539,16 +539,15 @@ std::vector<QueuedJob> Runner::Loop::Queue(const ModelKey& key) const {
                      .max_output_tokens = sampling.has_max_output_tokens()
                                               ? sampling.max_output_tokens()
                                               : kDefaultMaxOutputTokens};
-    std::error_code error;
-    const auto bytes = std::filesystem::file_size(
-        std::filesystem::path(options_.state_directory) / record.input_file, error);
-    if (!error && !record.input_file.empty() && record.counts.total > 0) {
-      queued.row_bytes = static_cast<int64_t>(bytes) / record.counts.total;
-    }
     if (const auto found = prepared_.find(record.id); found != prepared_.end()) {
       queued.prepared_rows = found->second.rows;
       queued.prepared_tokens = found->second.tokens;
       queued.longest_prompt = found->second.longest;
+    } else if (!record.input_file.empty() && record.counts.total > 0) {
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(
+          std::filesystem::path(options_.state_directory) / record.input_file, error);
+      queued.row_bytes = error ? 0 : static_cast<int64_t>(bytes) / record.counts.total;
     }
     queue.push_back(queued);
   }
@@ -885,8 +884,7 @@ void Runner::Loop::UpdateStatus() {
               .tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0,
               .held_requests = block_->num_held(),
               .times = times_,
-              .bottleneck = Bottleneck(times_),
-              .plan = planner_.plan()};
+              .bottleneck = Bottleneck(times_)};
   }
   MutexLock lock(mutex_);
   status_ = std::move(status);

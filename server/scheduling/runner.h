@@ -49,9 +49,8 @@ struct RunnerStatus {
   std::string device;
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
-  SweepTimes times;             // of all sweeps since the model was loaded
-  std::string bottleneck;       // of those: "read 93 %"; empty before the first
-  std::optional<RunPlan> plan;  // that the model runs under; nothing where it is not planned
+  SweepTimes times;        // of all sweeps since the model was loaded
+  std::string bottleneck;  // of those: "read 93 %"; empty before the first
 };
 
 // A row that is claimed ends in exactly one of: a published result, or given back to the store.

@@ -1,7 +1,6 @@
 #include "server/tools/plan_model.h"
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -54,26 +53,11 @@ struct PlannedModel {
   NightshiftModel forms;
 };
 
-// The type of most of a pack's bytes.
-DType WeightType(const PackManifest& manifest) {
-  std::map<DType, int64_t> bytes;
-  for (const TensorEntry& tensor : manifest.tensors) {
-    for (const ShardEntry& shard : tensor.shards) {
-      bytes[tensor.dtype] += shard.bytes;
-    }
-  }
-  DType most = DType::kBF16;
-  for (const auto& [dtype, count] : bytes) {
-    most = count > bytes[most] ? dtype : most;
-  }
-  return most;
-}
-
 absl::StatusOr<PlannedModel> FindModel(const PlanModelOptions& options) {
   if (std::filesystem::exists(options.model + "/" + kManifestFile)) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(options.model));
     const PackManifest& manifest = pack->manifest();
-    const DType weights = WeightType(manifest);
+    const DType weights = MatrixType(manifest);
     return PlannedModel{manifest.model_name,
                         manifest.config,
                         {weights},
