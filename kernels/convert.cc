@@ -62,4 +62,9 @@ void RoundFromF32(const float* source, int64_t count, DType target_type, std::by
   }
 }
 
+void ExpandCodes(const GroupCodes& group, const float* scales, const float* minimums, int64_t pairs,
+                 float* target) {
+  cpu::ExpandCodes(group, scales, minimums, pairs, target);
+}
+
 }  // namespace nightshift

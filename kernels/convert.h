@@ -1,4 +1,5 @@
-// Conversions between f32 and the 16-bit float types, rounding to nearest, ties to even.
+// Conversions between f32 and the 16-bit float types, rounding to nearest, ties to even; integer
+// codes of quantised weights to f32.
 // Infinities stay, what is too large becomes one, NaNs stay (quiet) NaNs, subnormals are kept.
 #pragma once
 
@@ -29,5 +30,18 @@ void WidenToF32(DType source_type, const std::byte* source, int64_t count, float
 
 // Rounds `count` f32 elements to a float type (a copy for kF32). As above.
 void RoundFromF32(const float* source, int64_t count, DType target_type, std::byte* target);
+
+// Codes of a group-quantised weight as the 64 outputs of a panel lie, [pairs][64][2].
+struct GroupCodes {
+  const std::byte* codes = nullptr;
+  int bits = 8;            // 4: two codes a byte, the first in the low half
+  bool is_signed = false;  // of 8 bits: signed bytes
+  int zero = 0;            // taken from each code
+};
+// scale * (code - zero) + minimum to f32, [pairs][64][2]. `scales` and `minimums` (or nullptr:
+// none) are the 64 of all these pairs. The product is exact where scales were f16: codes have 8
+// bits.
+void ExpandCodes(const GroupCodes& group, const float* scales, const float* minimums, int64_t pairs,
+                 float* target);
 
 }  // namespace nightshift

@@ -14,58 +14,46 @@ namespace {
 
 constexpr int64_t kHalfBytes = 2;
 
-// Code of an element of a panel, less the type's zero.
-int CodeAt(const GroupFormat& format, const std::byte* panel, int64_t element) {
-  if (format.bits == 4) {
-    const int pair = std::to_integer<int>(panel[element / 2]);
-    return (element % 2 == 0 ? pair & 0x0f : pair >> 4) - format.zero;
-  }
-  const uint8_t code = std::to_integer<uint8_t>(panel[element]);
-  return format.has_minimum ? code : static_cast<int8_t>(code);
-}
-
-void ExpandGroups(DType dtype, std::span<const std::byte> panel, int64_t inputs, float* target) {
+void ExpandGroups(DType dtype, std::span<const std::byte> panel, int64_t inputs, int64_t first,
+                  int64_t end, float* target) {
   const GroupFormat format = *GroupFormatOf(dtype);
   const PanelPlanes planes = PlanesOf(dtype, inputs);
   std::array<float, kPanelOutputs> scales{};
   std::array<float, kPanelOutputs> minimums{};
-  for (int64_t k = 0; k < inputs; ++k) {
-    if (k % format.group == 0) {
-      const int64_t group_offset = k / format.group * kPanelOutputs * kHalfBytes;
-      WidenToF32(DType::kF16, panel.data() + planes.scales + group_offset, kPanelOutputs,
-                 scales.data());
-      if (format.has_minimum) {
-        WidenToF32(DType::kF16, panel.data() + planes.minimums + group_offset, kPanelOutputs,
-                   minimums.data());
-      }
+  for (int64_t k = first; k < end; k += format.group) {
+    const int64_t count = std::min(format.group, end - k);
+    const int64_t group_offset = k / format.group * kPanelOutputs * kHalfBytes;
+    WidenToF32(DType::kF16, panel.data() + planes.scales + group_offset, kPanelOutputs,
+               scales.data());
+    if (format.has_minimum) {
+      WidenToF32(DType::kF16, panel.data() + planes.minimums + group_offset, kPanelOutputs,
+                 minimums.data());
     }
-    for (size_t n = 0; n < kPanelOutputs; ++n) {
-      const int64_t element = PanelOffset(static_cast<int64_t>(n), k, planes.padded_inputs);
-      // Code times scale is exact in f32; only adding the minimum rounds.
-      const float product = static_cast<float>(CodeAt(format, panel.data(), element)) * scales[n];
-      target[element] = format.has_minimum ? product + minimums[n] : product;
-    }
+    ExpandCodes({.codes = panel.data() + k * kPanelOutputs * format.bits / 8,
+                 .bits = format.bits,
+                 .is_signed = !format.has_minimum,
+                 .zero = format.zero},
+                scales.data(), format.has_minimum ? minimums.data() : nullptr, count / 2,
+                target + (k - first) * kPanelOutputs);
   }
-  for (int64_t k = inputs; k < planes.padded_inputs; ++k) {
+  for (int64_t k = std::max(first, inputs); k < end; ++k) {
     for (int64_t n = 0; n < kPanelOutputs; ++n) {
-      target[PanelOffset(n, k, planes.padded_inputs)] = 0.0F;
+      target[PanelOffset(n, k - first, end - first)] = 0.0F;
     }
   }
 }
 
-// The 64 blocks of the same 256 inputs make one contiguous piece of the target.
-void ExpandSuperBlocks(DType dtype, std::span<const std::byte> panel, int64_t inputs,
+// The 64 blocks of the same 256 inputs, which follow each other.
+void ExpandSuperBlocks(DType dtype, std::span<const std::byte> panel, int64_t first,
                        float* target) {
   const int64_t block_bytes = SuperBlockBytes(dtype);
   std::array<float, kSuperBlockValues> values{};
-  const std::byte* block = panel.data();
-  for (int64_t first_input = 0; first_input < inputs; first_input += kSuperBlockValues) {
-    for (int64_t n = 0; n < kPanelOutputs; ++n, block += block_bytes) {
-      ExpandSuperBlock(dtype, block, values);
-      float* const first = target + PanelOffset(n, first_input, inputs);
-      for (int64_t pair = 0; pair < kSuperBlockValues / 2; ++pair) {
-        std::copy_n(values.data() + 2 * pair, 2, first + pair * 2 * kPanelOutputs);
-      }
+  const std::byte* block = panel.data() + first / kSuperBlockValues * kPanelOutputs * block_bytes;
+  for (int64_t n = 0; n < kPanelOutputs; ++n, block += block_bytes) {
+    ExpandSuperBlock(dtype, block, values);
+    float* const pairs = target + PanelOffset(n, 0, kSuperBlockValues);
+    for (int64_t pair = 0; pair < kSuperBlockValues / 2; ++pair) {
+      std::copy_n(values.data() + 2 * pair, 2, pairs + pair * 2 * kPanelOutputs);
     }
   }
 }
@@ -141,13 +129,17 @@ int64_t StoredPanelBytes(DType dtype, int64_t inputs) {
   return PlanesOf(dtype, inputs).bytes;
 }
 
-void ExpandPanel(DType dtype, std::span<const std::byte> panel, int64_t inputs, float* target) {
+int64_t ExpandPiece(DType dtype, std::span<const std::byte> panel, int64_t inputs,
+                    int64_t first_input, float* target) {
   CHECK_EQ(static_cast<int64_t>(panel.size()), StoredPanelBytes(dtype, inputs));
+  const int64_t end =
+      std::min(first_input + kExpandedPieceInputs, RoundUp(inputs, kInputsMultiple));
   if (SuperBlockBytes(dtype) > 0) {
-    ExpandSuperBlocks(dtype, panel, inputs, target);
+    ExpandSuperBlocks(dtype, panel, first_input, target);
   } else {
-    ExpandGroups(dtype, panel, inputs, target);
+    ExpandGroups(dtype, panel, inputs, first_input, end, target);
   }
+  return end - first_input;
 }
 
 }  // namespace nightshift

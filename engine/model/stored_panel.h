@@ -40,7 +40,14 @@ bool FitsStoredType(DType dtype, int64_t inputs);
 // Bytes of one panel of `inputs` (not padded) inputs, which fit the type: a multiple of 64.
 int64_t StoredPanelBytes(DType dtype, int64_t inputs);
 
-// Expands a panel of a quantised type to f32 [K/2][64][2], K padded to 32, zeros beyond `inputs`.
-void ExpandPanel(DType dtype, std::span<const std::byte> panel, int64_t inputs, float* target);
+// Inputs of a panel that are expanded at one time: whole groups and super-blocks of every type, and
+// few enough for their f32 to stay in caches.
+inline constexpr int64_t kExpandedPieceInputs = 256;
+
+// Expands inputs [first_input, first_input + 256) of a panel of a quantised type, as far as it has
+// so many, to f32 [count/2][64][2]; K is padded to 32, with zeros beyond `inputs`. `first_input` is
+// a multiple of 256. Returns the count.
+int64_t ExpandPiece(DType dtype, std::span<const std::byte> panel, int64_t inputs,
+                    int64_t first_input, float* target);
 
 }  // namespace nightshift

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "engine/model/stored_panel.h"
 #include "kernels/base/check.h"
@@ -28,14 +27,17 @@ void RoundToBF16(DType source_type, const std::byte* source, int64_t count, std:
 // One panel to the type that ops read.
 void ConvertPanel(const TensorEntry& tensor, std::span<const std::byte> stored, DType loaded,
                   std::byte* target) {
-  const int64_t elements = PanelElements(kPanelOutputs, tensor.inputs);
   if (IsFloat(tensor.dtype)) {
-    RoundToBF16(tensor.dtype, stored.data(), elements, target);
+    RoundToBF16(tensor.dtype, stored.data(), PanelElements(kPanelOutputs, tensor.inputs), target);
     return;
   }
-  std::vector<float> panel(static_cast<size_t>(elements));
-  ExpandPanel(tensor.dtype, stored, tensor.inputs, panel.data());
-  RoundFromF32(panel.data(), elements, loaded, target);
+  std::array<float, kPanelOutputs * kExpandedPieceInputs> expanded;
+  for (int64_t input = 0; input < tensor.inputs; input += kExpandedPieceInputs) {
+    const int64_t count =
+        ExpandPiece(tensor.dtype, stored, tensor.inputs, input, expanded.data()) * kPanelOutputs;
+    RoundFromF32(expanded.data(), count, loaded, target);
+    target += count * FloatBytes(loaded);
+  }
 }
 
 }  // namespace
@@ -65,8 +67,8 @@ void ExpandShard(const TensorEntry& tensor, size_t shard_index, ComputeType comp
            LoadedShardBytes(tensor, shard_index, compute_type));
   const DType loaded = LoadedDType(tensor.dtype, compute_type);
   const size_t panel_bytes = static_cast<size_t>(StoredPanelBytes(tensor.dtype, tensor.inputs));
-  const size_t loaded_bytes = static_cast<size_t>(
-      PanelElements(kPanelOutputs, tensor.inputs) * FloatBytes(loaded));
+  const size_t loaded_bytes =
+      static_cast<size_t>(PanelElements(kPanelOutputs, tensor.inputs) * FloatBytes(loaded));
   const int64_t num_panels = static_cast<int64_t>(target.size() / loaded_bytes);
   workers.ParallelFor(num_panels, [&](int64_t panel, int /*worker*/) {
     const size_t index = static_cast<size_t>(panel);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/panel_layout.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert_simd.cc"
@@ -107,6 +108,60 @@ void RoundToF16Span(const float* source, int64_t count, std::byte* target) {
   }
 }
 
+using I32Tag = hn::RebindToSigned<F32Tag>;
+
+// The codes of LaneCount() neighbours, the first of them number `first`.
+template <int kBits, bool kSigned>
+HWY_INLINE hn::Vec<I32Tag> LoadCodes(const std::byte* codes, int64_t first) {
+  if constexpr (kBits == 4) {
+    const hn::Rebind<uint8_t, hn::Half<I32Tag>> bytes_tag;
+    const hn::RepartitionToWide<hn::Rebind<uint8_t, I32Tag>> pairs_tag;
+    const auto bytes = hn::LoadU(bytes_tag, reinterpret_cast<const uint8_t*>(codes + first / 2));
+    const auto wide = hn::PromoteTo(pairs_tag, bytes);
+    const auto low = hn::And(wide, hn::Set(pairs_tag, 0x0f));
+    const auto high = hn::ShiftLeft<8>(hn::ShiftRight<4>(wide));
+    return hn::PromoteTo(I32Tag(), hn::BitCast(hn::Rebind<uint8_t, I32Tag>(), hn::Or(low, high)));
+  } else if constexpr (kSigned) {
+    return hn::PromoteTo(I32Tag(), hn::LoadU(hn::Rebind<int8_t, I32Tag>(),
+                                             reinterpret_cast<const int8_t*>(codes + first)));
+  } else {
+    return hn::PromoteTo(I32Tag(), hn::LoadU(hn::Rebind<uint8_t, I32Tag>(),
+                                             reinterpret_cast<const uint8_t*>(codes + first)));
+  }
+}
+
+template <int kBits, bool kSigned>
+void ExpandCodesOf(const GroupCodes& group, const float* scales, const float* minimums,
+                   int64_t pairs, float* target) {
+  const F32Tag d;
+  const int64_t lanes = LaneCount();
+  const auto zero = hn::Set(I32Tag(), group.zero);
+  // Both codes of a pair have its output's scale and minimum.
+  alignas(64) float of_pair[2][2 * kPanelOutputs];
+  for (int64_t n = 0; n < kPanelOutputs; ++n) {
+    of_pair[0][2 * n] = of_pair[0][2 * n + 1] = scales[n];
+    of_pair[1][2 * n] = of_pair[1][2 * n + 1] = minimums == nullptr ? 0.0F : minimums[n];
+  }
+  for (int64_t column = 0; column < 2 * kPanelOutputs; column += lanes) {
+    const auto scale = hn::Load(d, of_pair[0] + column);
+    const auto minimum = hn::Load(d, of_pair[1] + column);
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      const int64_t first = pair * 2 * kPanelOutputs + column;
+      const auto code = hn::Sub(LoadCodes<kBits, kSigned>(group.codes, first), zero);
+      const auto product = hn::Mul(hn::ConvertTo(d, code), scale);
+      hn::StoreU(minimums == nullptr ? product : hn::Add(product, minimum), d, target + first);
+    }
+  }
+}
+
+void ExpandCodesSimd(const GroupCodes& group, const float* scales, const float* minimums,
+                     int64_t pairs, float* target) {
+  const auto expand = group.bits == 4   ? ExpandCodesOf<4, false>
+                      : group.is_signed ? ExpandCodesOf<8, true>
+                                        : ExpandCodesOf<8, false>;
+  expand(group, scales, minimums, pairs, target);
+}
+
 }  // namespace nightshift::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -118,6 +173,7 @@ HWY_EXPORT(WidenBF16Span);
 HWY_EXPORT(RoundToF16Span);
 HWY_EXPORT(RoundToBF16Span);
 HWY_EXPORT(RoundThroughBF16Span);
+HWY_EXPORT(ExpandCodesSimd);
 
 void WidenF16(const std::byte* source, int64_t count, float* target) {
   HWY_DYNAMIC_DISPATCH(WidenF16Span)(source, count, target);
@@ -137,6 +193,11 @@ void RoundToBF16(const float* source, int64_t count, std::byte* target) {
 
 void RoundThroughBF16(const float* source, int64_t count, float* target) {
   HWY_DYNAMIC_DISPATCH(RoundThroughBF16Span)(source, count, target);
+}
+
+void ExpandCodes(const GroupCodes& group, const float* scales, const float* minimums, int64_t pairs,
+                 float* target) {
+  HWY_DYNAMIC_DISPATCH(ExpandCodesSimd)(group, scales, minimums, pairs, target);
 }
 
 }  // namespace nightshift::cpu

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/convert.h"
+
 namespace nightshift::cpu {
 
 void WidenF16(const std::byte* source, int64_t count, float* target);
@@ -12,5 +14,8 @@ void RoundToF16(const float* source, int64_t count, std::byte* target);
 void RoundToBF16(const float* source, int64_t count, std::byte* target);
 // Rounds to bf16 and widens back, the inputs of a bf16 matmul. The two may be the same.
 void RoundThroughBF16(const float* source, int64_t count, float* target);
+
+void ExpandCodes(const GroupCodes& group, const float* scales, const float* minimums, int64_t pairs,
+                 float* target);
 
 }  // namespace nightshift::cpu

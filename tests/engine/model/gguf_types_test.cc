@@ -15,6 +15,7 @@
 #include "engine/model/stored_panel.h"
 #include "kernels/base/checksum.h"
 #include "kernels/panel_layout.h"
+#include "tests/support/expand_panel.h"
 #include "tests/support/golden.h"
 
 namespace nightshift {
@@ -35,8 +36,7 @@ std::vector<float> ThroughAPanel(const GgufType& type, std::span<const std::byte
   std::vector<std::byte> panel(static_cast<size_t>(StoredPanelBytes(type.stored, inputs)),
                                std::byte{0xcd});
   PackBlocks(type, rows, num_rows, inputs, panel);
-  std::vector<float> expanded(static_cast<size_t>(PanelElements(64, inputs)), -7.0F);
-  ExpandPanel(type.stored, panel, inputs, expanded.data());
+  const std::vector<float> expanded = ExpandPanel(type.stored, panel, inputs);
   std::vector<float> values;
   values.reserve(static_cast<size_t>(num_rows * inputs));
   for (int64_t n = 0; n < num_rows; ++n) {

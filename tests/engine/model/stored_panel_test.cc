@@ -8,6 +8,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/panel_layout.h"
+#include "tests/support/expand_panel.h"
 
 namespace nightshift {
 namespace {
@@ -77,10 +78,11 @@ TEST_P(GroupTypeTest, PanelHasTheBytesOfTheFormat) {
 }
 
 TEST_P(GroupTypeTest, ExpandsEveryElementAndZeroesThePadding) {
-  for (const size_t inputs : {size_t{5}, size_t{32}, size_t{96}, size_t{100}}) {
+  for (const size_t inputs : {size_t{5}, size_t{32}, size_t{100}, size_t{256}, size_t{570}}) {
     FillPanel(inputs);
-    std::vector<float> expanded(padded_ * kOutputs, -1.0F);
-    ExpandPanel(GetParam().dtype, panel_, static_cast<int64_t>(inputs), expanded.data());
+    const std::vector<float> expanded =
+        ExpandPanel(GetParam().dtype, panel_, static_cast<int64_t>(inputs));
+    ASSERT_EQ(expanded.size(), padded_ * kOutputs);
     for (size_t n = 0; n < kOutputs; ++n) {
       for (size_t k = 0; k < padded_; ++k) {
         const float expected = k < inputs ? static_cast<float>(Expected(n, k)) : 0.0F;
