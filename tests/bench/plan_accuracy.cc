@@ -69,24 +69,24 @@ std::vector<Setting> Settings() {
     options.max_sweep_tokens = 512;
   };
   return {
-      {"135M in RAM, 32+64", "", Equal(32, 64, 1536),
+      {"135M in RAM, 32+64", "", Equal(32, 64, 256),
        [](EngineOptions& options) { options.memory_budget_bytes = 2 * kGiB; }},
-      {"135M half in RAM, 512+16", "", Equal(512, 16, 256),
+      {"135M half in RAM, 512+16", "", Equal(512, 16, 48),
        [](EngineOptions& options) {
          options.memory_budget_bytes = kGiB;
          options.weight_budget_bytes = 135 * kMiB;
        }},
-      {"135M on disk, 64+16 to 128", "", Skewed(64, 128, 1024),
+      {"135M on disk, 64+16 to 128", "", Skewed(64, 128, 128),
        [](EngineOptions& options) {
          options.memory_budget_bytes = kGiB;
          options.weight_budget_bytes = 0;
        }},
-      {"1b in RAM, 128+16", "1b", Equal(128, 16, 64),
+      {"1b in RAM, 128+16", "1b", Equal(128, 16, 32),
        [=](EngineOptions& options) {
          small_sweeps(options);
          options.memory_budget_bytes = 6 * kGiB;
        }},
-      {"1b half in RAM, 32+32", "1b", Equal(32, 32, 96),
+      {"1b half in RAM, 32+32", "1b", Equal(32, 32, 64),
        [=](EngineOptions& options) {
          small_sweeps(options);
          options.memory_budget_bytes = 3 * kGiB;
@@ -98,7 +98,7 @@ std::vector<Setting> Settings() {
          options.memory_budget_bytes = kGiB;
          options.weight_budget_bytes = 0;
        }},
-      {"1b on disk, 512+4", "1b", Equal(512, 4, 16),
+      {"1b on disk, 512+4", "1b", Equal(512, 4, 12),
        [](EngineOptions& options) {
          options.max_block_requests = 8;
          options.max_sweep_tokens = 1024;
