@@ -110,6 +110,7 @@ void StepLanes::NoteFailure(const Record& record, const absl::Status& status) {
 }
 
 void StepLanes::Begin(const Step& computation) {
+  const int64_t begin_us = clock_.MonotonicMicros();
   for (const int64_t id : computation.waits) {
     const auto found = records_.find(id);
     if (found == records_.end()) {
@@ -121,11 +122,17 @@ void StepLanes::Begin(const Step& computation) {
     record.times.waited_us += clock_.MonotonicMicros() - before_us;
   }
   StepTimes& times = Add(computation).times;
-  times.start_us = times.issue_us;
+  const int64_t computed_us = begin_us - piece_ended_us_.value_or(begin_us);
+  times.start_us = times.issue_us - computed_us;
 }
 
 void StepLanes::End(const Step& computation, absl::Status status) {
-  records_.at(computation.id)->done.Complete(std::move(status));
+  Record& record = *records_.at(computation.id);
+  record.done.Complete(std::move(status));
+  piece_ended_us_.reset();
+  if (!computation.is_last_piece) {
+    piece_ended_us_ = record.done.completed_us();
+  }
 }
 
 std::vector<StepTimes> StepLanes::EndSweep() {

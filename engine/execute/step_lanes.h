@@ -36,7 +36,8 @@ class StepLanes {
   // Runs `work` on a lane, after what was issued there, and waits for it.
   absl::Status RunNow(LaneId lane, std::function<absl::Status()> work);
 
-  // Waits for all that a computation waits for.
+  // Waits for all that a computation waits for. What was computed since the piece before it of the
+  // same call is this one's: its time starts so much earlier.
   void Begin(const Step& computation);
   void End(const Step& computation, absl::Status status);
 
@@ -74,6 +75,7 @@ class StepLanes {
   void NoteFailure(const Record& record, const absl::Status& status);
 
   const Clock& clock_;
+  std::optional<int64_t> piece_ended_us_;  // of the call that is being computed
   std::map<int64_t, std::shared_ptr<Record>> records_;  // by step id
   std::optional<Failure> failure_;
   // Reads of weights have a lane of their own: they are only begun there, others waited for. Last:

@@ -106,5 +106,27 @@ TEST(StepLanesTest, WhatAComputationWaitedForIsInItsTimes) {
   EXPECT_GE(times[1].start_us, times[0].end_us);
 }
 
+TEST(StepLanesTest, ComputingBetweenPiecesOfACallIsTheLaterPieces) {
+  StepLanes lanes(kClock);
+  const Step first = MakeStep(0, StepKind::kCompute);
+  lanes.Begin(first);
+  lanes.End(first, absl::OkStatus());
+  const int64_t ended_us = kClock.MonotonicMicros();
+  while (kClock.MonotonicMicros() < ended_us + 2) {
+  }
+  Step last = MakeStep(1, StepKind::kCompute);
+  last.is_last_piece = true;
+  lanes.Begin(last);
+  lanes.End(last, absl::OkStatus());
+  const Step next_call = MakeStep(2, StepKind::kCompute);
+  lanes.Begin(next_call);
+  lanes.End(next_call, absl::OkStatus());
+  const std::vector<StepTimes> times = lanes.EndSweep();
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_LT(times[1].start_us, times[1].issue_us);
+  EXPECT_GE(times[1].start_us, times[0].end_us);
+  EXPECT_EQ(times[2].start_us, times[2].issue_us);
+}
+
 }  // namespace
 }  // namespace nightshift
