@@ -33,7 +33,8 @@ double OtherCompute(ComputeType compute) {
 
 double MatmulFlops(const ComputeRates& rates, double rows) {
   const MatmulRate* matmul = Nearest(rates.matmul, [](const MatmulRate& rate) {
-    return OtherCompute(rate.compute) + (rate.weights == DType::kBF16 ? 0 : 1);
+    return OtherCompute(rate.compute) + (rate.weights == DType::kBF16 ? 0 : 1) +
+           1.0 / static_cast<double>(rate.inputs);  // models of its time are wide
   });
   return matmul == nullptr ? kFree : RateAt(matmul->flops, rows);
 }

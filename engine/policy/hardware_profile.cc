@@ -19,6 +19,7 @@ constexpr double kMostSize = 1e15;
 constexpr double kMostSpread = 1e6;
 constexpr double kMostStepSeconds = 1.0;
 constexpr int64_t kMostHeadWidth = 4096;
+constexpr double kMostInputs = 1 << 20;
 constexpr size_t kMostText = 4096;
 
 // Keeps the first problem.
@@ -95,9 +96,12 @@ void CheckRates(FieldCheck& check, const std::string& field, const ComputeRates&
   };
   CheckKinds(check, field + ".matmul", rates.matmul, needs_matmul ? 1 : 0,
              [](const MatmulRate& rate) {
-               return absl::StrCat(ComputeTypeName(rate.compute), " and ", DTypeName(rate.weights));
+               return absl::StrCat(ComputeTypeName(rate.compute), ", ", DTypeName(rate.weights),
+                                   " and ", rate.inputs, " inputs");
              });
   for (size_t i = 0; i < rates.matmul.size(); ++i) {
+    check.Range(at("matmul", i) + "inputs", static_cast<double>(rates.matmul[i].inputs), 1,
+                kMostInputs);
     check.Curve(at("matmul", i) + kRatesField, kMatmulCurve, rates.matmul[i].flops, 1);
   }
   CheckKinds(check, field + ".prompt_attention", rates.prompt_attention, needs_matmul ? 1 : 0,

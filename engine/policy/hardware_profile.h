@@ -37,7 +37,8 @@ struct RateCurve {
 struct MatmulRate {
   ComputeType compute = ComputeType::kBF16;
   DType weights = DType::kBF16;
-  RateCurve flops;  // by rows
+  int64_t inputs = 4096;  // of the weights
+  RateCurve flops;        // by rows
 };
 
 // Attention of decoding requests: bytes of keys and values that are read per second, by the number

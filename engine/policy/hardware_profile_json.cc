@@ -49,6 +49,7 @@ OrderedJson RatesToJson(const ComputeRates& rates) {
   for (const MatmulRate& rate : rates.matmul) {
     json["matmul"].push_back({{"compute", ComputeTypeName(rate.compute)},
                               {"weights", DTypeName(rate.weights)},
+                              {"inputs", rate.inputs},
                               {kRatesField, CurveToJson(rate.flops, kMatmulCurve)}});
   }
   for (const PromptAttentionRate& rate : rates.prompt_attention) {
@@ -200,10 +201,11 @@ absl::StatusOr<ComputeRates> ReadRates(const Json& parent, const char* name) {
   ASSIGN_OR_RETURN(
       rates.matmul,
       ReadEntries<MatmulRate>(
-          *member, what, "matmul", {"compute", "weights", kRatesField},
+          *member, what, "matmul", {"compute", "weights", "inputs", kRatesField},
           [](JsonReader& reader, const Json& json, const std::string& at, MatmulRate& entry) {
             entry.compute = ReadCompute(reader);
             entry.weights = ReadDType(reader);
+            entry.inputs = reader.RequiredInteger("inputs", -kAny, kAny);
             ASSIGN_OR_RETURN(entry.flops, ReadCurve(json, at, kRatesField, kMatmulCurve));
             return absl::OkStatus();
           }));

@@ -1,4 +1,5 @@
 // AddMatmulProbes and AddUnpackProbes of compute_probes.h.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -13,9 +14,8 @@
 namespace nightshift {
 namespace {
 
-// A layer of a model of 7B: [4096, 4096] in shards.
+// A layer of a model of 7B in shards: [4096, 4096].
 constexpr int64_t kInputs = 4096;
-constexpr int64_t kOutputs = 4096;
 constexpr int64_t kMostRows = 2048;
 constexpr int64_t kUnpackOffset = int64_t{64} << 20;  // in the scratch, behind x and out
 
@@ -23,6 +23,12 @@ struct MatmulKind {
   ComputeType compute;
   DType weights;
 };
+// That layer, and one of a model of 0.1B, where starting the cores and packing rows weighs more.
+struct MatrixSize {
+  int64_t inputs;
+  int64_t outputs;
+};
+constexpr MatrixSize kMatrixSizes[] = {{kInputs, kInputs}, {512, 1024}};
 constexpr MatmulKind kMatmulKinds[] = {{ComputeType::kBF16, DType::kBF16},
                                        {ComputeType::kF32, DType::kF32},
                                        {ComputeType::kF32, DType::kF16},
@@ -55,34 +61,38 @@ class Walk {
 // The matrix, one shard after the other, as MultiplyInOrder does.
 class MatmulProbe {
  public:
-  MatmulProbe(const ProbeBench& bench, const MatmulKind& kind, int64_t rows)
+  MatmulProbe(const ProbeBench& bench, const MatmulKind& kind, const MatrixSize& size, int64_t rows)
       : ops_(bench.device.ops(kind.compute)),
         kind_(kind),
-        outputs_(kShardTargetBytes / StoredPanelBytes(kind.weights, kInputs) * kPanelOutputs),
-        x_(Rows(bench.scratch.data(), rows, kInputs)),
-        out_(Rows(bench.scratch.data() + kMostRows * kInputs * 4, rows, kOutputs)),
+        size_(size),
+        outputs_(std::min(
+            size.outputs,
+            kShardTargetBytes / StoredPanelBytes(kind.weights, size.inputs) * kPanelOutputs)),
+        x_(Rows(bench.scratch.data(), rows, size.inputs)),
+        out_(Rows(bench.scratch.data() + kMostRows * kInputs * 4, rows, size.outputs)),
         walk_(bench.memory) {}
 
   double MultiplyMatrix() {
     const auto bytes =
-        static_cast<size_t>(PanelElements(outputs_, kInputs) * FloatBytes(kind_.weights));
-    for (int64_t first = 0; first < kOutputs; first += outputs_) {
+        static_cast<size_t>(PanelElements(outputs_, size_.inputs) * FloatBytes(kind_.weights));
+    for (int64_t first = 0; first < size_.outputs; first += outputs_) {
       ops_.MatMul({.x = x_,
                    .weight = {.data = walk_.Next(bytes).data(),
                               .dtype = kind_.weights,
                               .first_output = first,
                               .outputs = outputs_,
-                              .inputs = kInputs},
+                              .inputs = size_.inputs},
                    .out = out_,
                    .same_x = first > 0});
     }
-    return 2.0 * static_cast<double>(x_.rows * kOutputs * kInputs);
+    return 2.0 * static_cast<double>(x_.rows * size_.outputs * size_.inputs);
   }
 
  private:
   Ops& ops_;
   const MatmulKind kind_;
-  const int64_t outputs_;  // of a shard; divides kOutputs
+  const MatrixSize size_;
+  const int64_t outputs_;  // of a shard; divides those of the matrix
   const MatrixView x_;
   const MatrixView out_;
   Walk walk_;
@@ -136,19 +146,22 @@ void FillProbeMemory(std::span<std::byte> memory, WorkerPool& workers) {
 void AddMatmulProbes(const ProbeBench& bench, ComputeRates& rates,
                      std::vector<Measurement>& measurements) {
   for (const MatmulKind& kind : kMatmulKinds) {
-    const size_t index = rates.matmul.size();
-    rates.matmul.push_back({.compute = kind.compute, .weights = kind.weights, .flops = {}});
-    for (int64_t rows = 1; rows <= bench.most_rows; rows *= 2) {
-      const auto probe = std::make_shared<MatmulProbe>(bench, kind, rows);
-      measurements.push_back(
-          {.name = absl::StrCat("matmul of ", rows, " rows, ", ComputeTypeName(kind.compute),
-                                " by ", DTypeName(kind.weights)),
-           .work = [probe] { return probe->MultiplyMatrix(); },
-           .keep =
-               [&rates, index, rows](double rate, double spread) {
-                 rates.matmul[index].flops.points.push_back(
-                     {static_cast<double>(rows), rate, spread});
-               }});
+    for (const MatrixSize& size : kMatrixSizes) {
+      const size_t index = rates.matmul.size();
+      rates.matmul.push_back(
+          {.compute = kind.compute, .weights = kind.weights, .inputs = size.inputs, .flops = {}});
+      for (int64_t rows = 1; rows <= bench.most_rows; rows *= 2) {
+        const auto probe = std::make_shared<MatmulProbe>(bench, kind, size, rows);
+        measurements.push_back(
+            {.name = absl::StrCat("matmul of ", rows, " rows, ", ComputeTypeName(kind.compute),
+                                  " by ", DTypeName(kind.weights), ", ", size.inputs, " inputs"),
+             .work = [probe] { return probe->MultiplyMatrix(); },
+             .keep =
+                 [&rates, index, rows](double rate, double spread) {
+                   rates.matmul[index].flops.points.push_back(
+                       {static_cast<double>(rows), rate, spread});
+                 }});
+      }
     }
   }
 }

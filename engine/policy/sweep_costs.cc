@@ -219,7 +219,8 @@ SweepLoad SweepCosts::Load(const SweepSchedule& schedule, const std::vector<Flow
 }
 
 double SweepCosts::MatmulSeconds(double flops_per_row, double rows) const {
-  return rates_.MatmulSeconds(model_.work.loaded, flops_per_row * rows, rows);
+  return rates_.MatmulSeconds(model_.work.loaded, model_.config.model_width, flops_per_row * rows,
+                              rows);
 }
 
 double SweepCosts::UnpackSeconds(double elements) const {
@@ -269,8 +270,8 @@ double SweepCosts::HeadRestSeconds(double sampled_rows) const {
     seconds += looks * (WeightSeconds(LaneId::kRead, piece.streamed.disk_bytes) +
                         UnpackSeconds(piece.streamed.unpacked_elements));
   }
-  return seconds + rates_.MatmulSeconds(model_.work.loaded, flops_per_row * further,
-                                        std::min(further, kHeadGroupRows));
+  return seconds + rates_.MatmulSeconds(model_.work.loaded, model_.config.model_width,
+                                        flops_per_row * further, std::min(further, kHeadGroupRows));
 }
 
 SweepCosts::ExpertTimes SweepCosts::TimesOfExperts(double rows) const {

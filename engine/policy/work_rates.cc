@@ -32,16 +32,31 @@ double Doublings(int64_t a, int64_t b) {
 
 // Beyond any number of doublings.
 constexpr double kOtherKind = 1000.0;
+constexpr double kOtherWeights = 100.0;
 
 }  // namespace
 
-double WorkRates::MatmulSeconds(DType loaded, double flops, double rows) const {
-  const MatmulRate* rate = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
+double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const {
+  const MatmulRate* nearest = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
     return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
-           (entry.weights == loaded ? 0.0 : 1.0);
+           (entry.weights == loaded ? 0.0 : kOtherWeights) + Doublings(entry.inputs, inputs);
   });
-  CHECK(rate != nullptr);
-  return flops / rate->flops.At(std::max(rows, 1.0));
+  CHECK(nearest != nullptr);
+  const double rate = nearest->flops.At(std::max(rows, 1.0));
+  // The nearest on the other side of `inputs`.
+  const MatmulRate* other = nullptr;
+  for (const MatmulRate& entry : profile_.device.matmul) {
+    if (entry.compute == nearest->compute && entry.weights == nearest->weights &&
+        (entry.inputs > inputs) != (nearest->inputs > inputs) && nearest->inputs != inputs &&
+        (other == nullptr || Doublings(entry.inputs, inputs) < Doublings(other->inputs, inputs))) {
+      other = &entry;
+    }
+  }
+  if (other == nullptr) {
+    return flops / rate;
+  }
+  const double way = Doublings(nearest->inputs, inputs) / Doublings(nearest->inputs, other->inputs);
+  return flops / std::lerp(rate, other->flops.At(std::max(rows, 1.0)), way);
 }
 
 double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const {

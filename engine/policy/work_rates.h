@@ -10,15 +10,16 @@
 namespace nightshift {
 
 // What was not measured as asked for is taken from the nearest that was: of a matmul another type
-// of weights, of attention another width of heads.
+// of weights, of attention another width of heads. Between two numbers of inputs of a matmul the
+// rate is interpolated over the logarithm.
 class WorkRates {
  public:
   // The profile is valid and outlives this.
   WorkRates(const HardwareProfile& profile, ComputeType compute_type)
       : profile_(profile), compute_type_(compute_type) {}
 
-  // `flops` by inputs of `rows` rows, with weights that lie in memory as `loaded`.
-  double MatmulSeconds(DType loaded, double flops, double rows) const;
+  // `flops` by `rows` rows, with weights of about so many inputs that lie in memory as `loaded`.
+  double MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const;
   // `flops` as PromptAttentionRate counts them, of queries that end at position `tokens`.
   double PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const;
   // `bytes` of keys and values of `positions` positions, by the device or by the host beside it.

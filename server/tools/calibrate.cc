@@ -69,7 +69,8 @@ void AppendRates(std::string& text, const ComputeRates& rates) {
   text += "matmul, GFLOP/s by rows\n";
   for (const MatmulRate& rate : rates.matmul) {
     AppendCurve(text,
-                absl::StrCat("  ", ComputeTypeName(rate.compute), " by ", DTypeName(rate.weights)),
+                absl::StrCat("  ", ComputeTypeName(rate.compute), " by ", DTypeName(rate.weights),
+                             ", ", rate.inputs, " inputs"),
                 rate.flops, false);
   }
   text += "attention of prompts, GFLOP/s by tokens\n";

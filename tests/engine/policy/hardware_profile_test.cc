@@ -113,7 +113,7 @@ TEST(HardwareProfileTest, RefusesNumbersOutOfRangeByFieldAndValue) {
       {"copy_bytes_per_s is 0", [](Profile& p) { p.copy_bytes_per_s = 0; }},
       {"pageable_upload_bytes_per_s is -1", [](Profile& p) { p.pageable_upload_bytes_per_s = -1; }},
       {"device.matmul has 0 entries", [](Profile& p) { p.device.matmul.clear(); }},
-      {"device.matmul[1] is for bf16 and BF16, as is entry 0",
+      {"device.matmul[1] is for bf16, BF16 and 4096 inputs, as is entry 0",
        [](Profile& p) { p.device.matmul[1] = p.device.matmul[0]; }},
       {"device.matmul[0].rates has 0 entries", [](Profile& p) { p.device.matmul[0].flops = {}; }},
       {"device.matmul[0].rates[2].flops_per_s is nan",
