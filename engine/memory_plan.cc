@@ -20,8 +20,6 @@ namespace {
 constexpr int64_t kLeastKvTokens = 512;
 // Each buffer is rounded up by the pool.
 constexpr int64_t kRounding = 12 * 4096;
-// Batches that the pages beside the device are staged in, where a sweep may have several.
-constexpr int64_t kStagedBatches = 4;
 
 int64_t Part(double share, int64_t whole) {
   return static_cast<int64_t>(share * static_cast<double>(whole));
@@ -58,7 +56,7 @@ class Share {
     limits.overlap = tiers_.overlap;
     limits.kv.unified_memory = tiers_.unified_memory();
     limits.kv.host_attention = tiers_.host_attention && !tiers_.unified_memory();
-    limits.kv.num_slots = limits.kv.host_attention ? 3 : 2;
+    limits.kv.num_slots = tiers_.unified_memory() ? 2 : 3;
     ShareActivations();
     PlanStaging({});
   }
@@ -243,8 +241,9 @@ class Share {
     ExecutorLimits& limits = plan_.executor;
     limits.kv.has_disk = pages.disk > 0;
     limits.kv.pages_per_slot = 0;
-    limits.max_batches =
-        2 * ((limits.max_sweep_tokens + limits.max_batch_tokens - 1) / limits.max_batch_tokens) + 1;
+    const int64_t batches =
+        (limits.max_sweep_tokens + limits.max_batch_tokens - 1) / limits.max_batch_tokens;
+    limits.max_batches = 2 * batches + 1;
     if (pages.host + pages.disk == 0) {
       return;
     }
@@ -252,8 +251,9 @@ class Share {
     const int64_t of_block = pages.total();
     const int64_t of_request =
         std::min(of_block, PagesFor(config_.context_tokens + LongestSpan(options_)));
+    // Batches hold whole requests: beside a batch's part there is room for one more.
     limits.kv.pages_per_slot =
-        is_one_batch_ ? of_block : std::max(of_request, of_block / kStagedBatches);
+        is_one_batch_ ? of_block : std::min(of_block, of_block / batches + of_request);
     limits.max_batches +=
         2 * ((of_block + limits.kv.pages_per_slot - 1) / limits.kv.pages_per_slot);
   }

@@ -292,11 +292,13 @@ class ProgramMaker {
                     .overlapped = {}};
     phase.serial.push_back({"embedding", EmbeddingReads(kind)});
     LinearForm compute = Compute(kind);
+    LinearForm staging;
     if (!unified_ && Batches(kind) > 1.0) {
-      // A batch's pages are on their way while the batch before it is computed, but not while it is
-      // itself, nor across the border of a layer.
-      compute += UploadedPages(kind);
-      compute += DownloadedPages(kind);
+      // A slot of staging memory is filled, computed with and emptied, one batch after the other.
+      staging = compute;
+      staging += UploadedPages(kind);
+      staging += DownloadedPages(kind);
+      staging *= 1.0 / 3.0;
     }
     if (p_.choice.host_attention) {
       // Device and host attend one batch after the other; they work at one time on two batches.
@@ -305,6 +307,9 @@ class ProgramMaker {
       phase.overlapped.push_back(
           {LaneName(LaneId::kHostAttention), AndPartOf(alone, compute, 1.0 / Batches(kind))});
       compute = AndPartOf(compute, alone, 1.0 / Batches(kind));
+    }
+    if (!unified_ && Batches(kind) > 1.0) {
+      phase.overlapped.push_back({"staging", staging});
     }
     phase.overlapped.push_back({LaneName(LaneId::kCompute), compute});
     phase.overlapped.push_back({LaneName(LaneId::kRead), Read(kind)});

@@ -129,15 +129,21 @@ std::vector<Step> SweepSteps::Next(const SweepShape& sweep) {
   CHECK_EQ(sweep.experts_together.size(), static_cast<size_t>(shape_.num_layers));
   uses_.clear();
   slot_order_.clear();
+  due_ = 0;
   in_parts_ = std::any_of(sweep.batches.begin(), sweep.batches.end(), AttendsOnHost);
   const std::vector<Call> calls = ListCalls(sweep);
-  if (shape_.overlap) {
-    ListWeights(std::nullopt);
-  }
   for (size_t i = 0; i < calls.size(); ++i) {
     ListLoads(sweep, calls[i]);
-    if (shape_.overlap && i + 1 < calls.size()) {
-      ListLoads(sweep, calls[i + 1]);
+    if (shape_.overlap) {
+      if (i + 1 < calls.size()) {
+        ListLoads(sweep, calls[i + 1]);
+      }
+      due_ = std::max(due_, DueDuring(calls[i], static_cast<int64_t>(sweep.batches.size())));
+      ListDueWeights();
+      const size_t end = std::min(i + shape_.num_slots, calls.size());
+      for (size_t next = i + 2; next < end; ++next) {
+        ListLoads(sweep, calls[next]);
+      }
     }
     ListCompute(sweep, calls[i]);
     ListStores(sweep, calls[i]);
@@ -321,7 +327,7 @@ void SweepSteps::ListCompute(const SweepShape& sweep, const Call& call) {
     }
     piece.position = first_position_ + static_cast<int64_t>(i);
     if (!shape_.overlap) {
-      ListWeights(piece.position);
+      ListWeights(piece.position + 1, piece.position + 1);
     }
     waits.push_back(StepThatBrings(piece.position));
     CHECK_GE(waits.back(), 0);  // else a ring cannot hold what one call needs
@@ -396,9 +402,34 @@ void SweepSteps::ListStores(const SweepShape& sweep, const Call& call) {
   }
 }
 
-void SweepSteps::ListWeights(std::optional<int64_t> position) {
-  const auto is_needed = [&](int64_t next) { return !position.has_value() || next <= *position; };
-  while ((is_needed(next_read_) && ListRead()) || (is_needed(next_upload_) && ListUpload())) {
+// A lane works in order: a whole layer's weights in front of the keys of a batch would let it wait
+// for them all. So each batch lets its part of the next layer's weights go.
+int64_t SweepSteps::DueDuring(const Call& call, int64_t num_batches) const {
+  if (num_batches == 1) {
+    return INT64_MAX;
+  }
+  if (call.layer == shape_.num_layers) {
+    return first_position_ + static_cast<int64_t>(shape_.shards.size() + first_shard_of_layer_[1]);
+  }
+  const size_t layer = static_cast<size_t>(call.layer + 1);
+  const int64_t first = static_cast<int64_t>(first_shard_of_layer_[layer]);
+  const int64_t count = static_cast<int64_t>(first_shard_of_layer_[layer + 1]) - first;
+  const int64_t parts =
+      call.layer == kEmbedding || call.batch == kAllBatches ? num_batches : call.batch + 1;
+  return first_position_ + first + (count * parts + num_batches - 1) / num_batches;
+}
+
+void SweepSteps::ListDueWeights() {
+  ListWeights(shape_.unified_memory ? due_ : INT64_MAX, due_);
+}
+
+void SweepSteps::ListWeights(int64_t read_end, int64_t upload_end) {
+  while (next_read_ < read_end && ListRead()) {
+  }
+  // Room that these uploads make in the host's ring is for the next call: a read that waits for an
+  // upload would hold up all reads behind it. What is due itself has to be read.
+  const auto read_due = [&] { return next_read_ <= next_upload_ && ListRead(); };
+  while (!shape_.unified_memory && next_upload_ < upload_end && (ListUpload() || read_due())) {
   }
 }
 
@@ -477,7 +508,7 @@ void SweepSteps::ReleaseShard(int64_t released_by) {
     device_room_since_ = released_by;
   }
   if (shape_.overlap) {
-    ListWeights(std::nullopt);
+    ListDueWeights();
   }
 }
 

@@ -178,8 +178,11 @@ class SweepSteps {
   std::vector<int64_t> WaitsOfCompute(const SweepShape& sweep, const Call& call);
   void ListHostAttention(const BatchShape& batch, const Call& call);
   void ListStores(const SweepShape& sweep, const Call& call);
-  // Lists reading and uploading of weights as far as there is room, or only up to `position`.
-  void ListWeights(std::optional<int64_t> position);
+  // The end of the shards, by position, that may be on their way to where a call needs them.
+  int64_t DueDuring(const Call& call, int64_t num_batches) const;
+  void ListDueWeights();
+  // Lists reading and uploading of weights below these positions, as far as there is room.
+  void ListWeights(int64_t read_end, int64_t upload_end);
   bool ListRead();
   bool ListUpload();
   void ReleaseShard(int64_t released_by);
@@ -205,6 +208,7 @@ class SweepSteps {
   int64_t next_read_ = 0;
   int64_t next_upload_ = 0;
   int64_t next_release_ = 0;
+  int64_t due_ = 0;
   int64_t host_room_since_ = -1;    // the step that made the youngest room in the host's ring
   int64_t device_room_since_ = -1;  // the same for the device's ring
   std::deque<int64_t> brought_by_;  // by position from next_release_ on: the step that brings it

@@ -166,5 +166,36 @@ TEST(SweepScheduleTest, CountsThePagesOfAllLayersOfAStretch) {
   EXPECT_EQ(ScheduleSweep(held, limits).num_evicted, 0U);
 }
 
+// Where keys pass through staging memory, what is brought for one batch is hidden by what is
+// computed of another: each has its part of both.
+TEST(SweepScheduleTest, StagedBatchesHaveEqualPartsOfTokensAndPrompts) {
+  SweepLimits limits = kWide;
+  limits.max_sweep_tokens = 128;
+  limits.max_batch_tokens = 32;
+  limits.max_batch_pages = 100;
+  std::vector<HeldRequest> held(32, Decoding(40));
+  held.insert(held.end(), 4, Prompt(100));
+  const SweepSchedule schedule = ScheduleSweep(held, limits);
+  ASSERT_EQ(schedule.batches.size(), 4U);
+  for (const Batch& batch : schedule.batches) {
+    EXPECT_EQ(batch.num_rows, 32);
+    EXPECT_EQ(std::count_if(batch.spans.begin(), batch.spans.end(),
+                            [](const Span& span) { return span.num_tokens == 1; }),
+              8);
+  }
+  EXPECT_EQ(schedule.sampled.size(), 32U);
+}
+
+TEST(SweepScheduleTest, StagedBatchesAreCutEvenlyWhereTheyNeedNotBeFull) {
+  SweepLimits limits = kWide;
+  limits.max_batch_tokens = 100;
+  limits.max_batch_pages = 40;
+  // Two pages each: 20 a batch, 25 in all.
+  const std::vector<HeldRequest> held(25, Decoding(40));
+  const SweepSchedule schedule = ScheduleSweep(held, limits);
+  ASSERT_EQ(schedule.batches.size(), 2U);
+  EXPECT_NEAR(static_cast<double>(schedule.batches[0].num_rows), 12.5, 1.0);
+}
+
 }  // namespace
 }  // namespace nightshift

@@ -324,6 +324,41 @@ TEST(SweepStepsTest, ASweepLastsAsLongAsItsBusiestLane) {
   }
 }
 
+// Weights of the next layer and keys of the next batches share lanes: neither holds up the other,
+// wherever both come from.
+TEST(SweepStepsTest, WeightsAndKeysDoNotWaitForEachOther) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    SCOPED_TRACE(tier == Tier::kHost ? "host" : "disk");
+    StreamShape shape = Shape(16, false);
+    for (StreamedShard& shard : shape.shards) {
+      shard.tier = tier;
+    }
+    shape.host_ring_bytes = shape.device_ring_bytes = 100;
+    shape.num_slots = 3;
+    SweepShape sweep = Sweep(16, 4);
+    for (BatchShape& batch : sweep.batches) {
+      batch.kv[0] = {.read_bytes = tier == Tier::kDisk ? 1 : 0, .upload_bytes = 1};
+    }
+    const Sweeps run = MakeRun(shape, std::vector<SweepShape>(3, sweep));
+    std::array<int64_t, kNumLanes> lanes = {};
+    const auto times = TimesOf(run.all(), [&](const Step& step) -> int64_t {
+      const int64_t duration = step.kind == StepKind::kReadWeights     ? 50
+                               : step.kind == StepKind::kUploadWeights ? 80
+                               : step.kind != StepKind::kCompute       ? 20
+                               : step.position >= 0                    ? 25
+                                                                       : 0;
+      lanes[static_cast<size_t>(LaneOf(step.kind))] += duration;
+      return duration;
+    });
+    int64_t end_ns = 0;
+    for (const auto& [id, at] : times) {
+      end_ns = std::max(end_ns, at.end_ns);
+    }
+    EXPECT_LE(static_cast<double>(end_ns),
+              1.1 * static_cast<double>(*std::max_element(lanes.begin(), lanes.end())));
+  }
+}
+
 TEST(SweepStepsTest, WithoutOverlapEachStepWaitsForTheOneBefore) {
   StreamShape shape = Shape(2, false);
   shape.host_ring_bytes = shape.device_ring_bytes = 100;
