@@ -10,6 +10,7 @@
 #include "engine/io/uring_mover.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -79,6 +80,7 @@ DiskQueue::~DiskQueue() {
 }
 
 void DiskQueue::Work() {
+  NameThread("ns-disk");
   if (ring_ != nullptr) {
     const absl::Status died = ring_->MovePieces(transfers_);
     if (died.ok()) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "kernels/base/thread_name.h"
 
 namespace nightshift {
 
@@ -31,6 +32,7 @@ LaneCounts Lane::counts() const {
 }
 
 void Lane::Work() {
+  NameThread("ns-lane");
   while (true) {
     Item item;
     {

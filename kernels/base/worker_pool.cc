@@ -1,6 +1,7 @@
 #include "kernels/base/worker_pool.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -131,6 +132,7 @@ void WorkerPool::WaitForLast() {
 }
 
 void WorkerPool::Work(int worker) {
+  NameThread("ns-worker");
   while (true) {
     if (!LookFor([this] { return HasTask(); })) {
       MutexLock lock(mutex_);

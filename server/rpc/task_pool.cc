@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/thread_name.h"
 #include "server/input/rpc_error.h"
 
 namespace nightshift {
@@ -42,6 +43,7 @@ absl::Status TaskPool::Push(std::function<void()> task) {
 }
 
 void TaskPool::Work() {
+  NameThread("ns-task");
   while (true) {
     std::function<void()> task;
     {

@@ -12,6 +12,7 @@
 #include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -62,6 +63,7 @@ bool Janitor::stopping() {
 }
 
 void Janitor::Work() {
+  NameThread("ns-janitor");
   for (;;) {
     {
       MutexLock lock(mutex_);

@@ -9,6 +9,7 @@
 #include "kernels/base/check.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/thread_name.h"
 
 namespace nightshift {
 namespace {
@@ -103,6 +104,7 @@ absl::Status StoreActor::Read(ReadOperation operation) {
 }
 
 void StoreActor::ReadLoop() {
+  NameThread("ns-read");
   for (;;) {
     ReadOperation operation;
     {
@@ -121,6 +123,7 @@ void StoreActor::ReadLoop() {
 }
 
 void StoreActor::WriteLoop() {
+  NameThread("ns-store");
   for (Group group = TakeGroup(); !group.empty(); group = TakeGroup()) {
     CommitGroup(group);
     Answer(group);
