@@ -115,6 +115,8 @@ Json JobErrorJson(const v1::Job& job) {
 Json ProgressJson(const v1::Progress& progress) {
   return {{"fraction", progress.fraction()},
           {"tokens_per_second", progress.tokens_per_second()},
+          {"checked_requests", progress.checked_requests()},
+          {"checked_prompt_tokens", progress.checked_prompt_tokens()},
           {"eta_s", progress.has_eta() ? Json(progress.eta().seconds()) : Json(nullptr)}};
 }
 

@@ -41,6 +41,9 @@ std::string ProgressText(const v1::Job& job, bool with_bar) {
   }
   if (job.state() != v1::JOB_STATE_RUNNING) {
     absl::StrAppend(&text, ", ", StateText(job.state()));
+    if (job.state() == v1::JOB_STATE_VALIDATING && counts.total() > 0) {
+      absl::StrAppend(&text, " ", 100 * job.progress().checked_requests() / counts.total(), " %");
+    }
     return text;
   }
   const v1::Progress& progress = job.progress();

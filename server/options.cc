@@ -51,6 +51,7 @@ struct Written {
   std::string max_input;
   std::string max_line;
   std::string disk_reserve;
+  std::string keep_prompts;
   std::string config;
   bool check_config = false;
   bool print_config = false;
@@ -184,6 +185,10 @@ class Declaration {
         [&options] {
           return options.disk_reserve_bytes < 0 ? "default" : SizeText(options.disk_reserve_bytes);
         });
+    Add("keep-prompts", written.keep_prompts,
+        "disk for token ids of prompts that were checked and wait; the others are tokenized again "
+        "(default: 4GiB)",
+        [&options] { return SizeText(options.kept_prompt_bytes); });
     AddNumber("keep-results", options.keep_results_days,
               "days for which input and results of a job that has ended are kept");
     AddNumber("keep-records", options.keep_records_days,
@@ -424,6 +429,7 @@ absl::Status Resolve(const Written& written, Options& options) {
       ReadSizeFlag("weight-budget", written.weight_budget, options.weight_budget_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("disk-reserve", written.disk_reserve, options.disk_reserve_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("keep-prompts", written.keep_prompts, options.kept_prompt_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   TierFlags tiers = written.tiers;

@@ -50,6 +50,8 @@ struct Options {
   int64_t max_uploads = 16;  // at one time
   // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
   int64_t disk_reserve_bytes = -1;
+  // Disk for token ids of prompts that were checked and wait; what does not fit is tokenized again.
+  int64_t kept_prompt_bytes = int64_t{4} << 30;
   int64_t keep_results_days = 30;   // input and results of a job that has ended
   int64_t keep_records_days = 365;  // its record, after that
   std::string ready_file;    // gets the addresses, one a line, when they accept calls

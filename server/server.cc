@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,11 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
   runner.engine.max_block_requests = options.max_block_requests;
   runner.fixed = options.fixed;
   runner.state_directory = state_directory;
+  // A quarter of the cores at low priority checks far ahead of any model that does not fit.
+  runner.num_tokenizer_threads =
+      std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
+  runner.kept_prompt_bytes = options.kept_prompt_bytes;
+  runner.disk_reserve_bytes = options.disk_reserve_bytes;
   runner.limits = limits;
   return runner;
 }

@@ -28,23 +28,32 @@ int64_t Done(const RowCounts& counts) {
   return counts.succeeded + counts.failed + counts.cancelled + counts.expired;
 }
 
-// What is left, at the tokens that a finished row took on average and the daemon's rate now.
+// What is left, at the daemon's rate now: the prompts that were checked, as long as they are, the
+// others and all outputs as long as those of the finished rows on average.
 std::optional<double> SecondsLeft(const JobRecord& record, double tokens_per_second) {
   const int64_t tokens = record.prompt_tokens + record.output_tokens;
   if (record.state != JobState::kRunning || tokens_per_second <= 0.0 || tokens <= 0 ||
       record.counts.succeeded <= 0) {
     return std::nullopt;
   }
-  const double tokens_per_row =
-      static_cast<double>(tokens) / static_cast<double>(record.counts.succeeded);
-  const int64_t left = record.counts.pending + record.counts.running;
-  return static_cast<double>(left) * tokens_per_row / tokens_per_second;
+  const auto done = static_cast<double>(record.counts.succeeded);
+  const double prompt = static_cast<double>(record.prompt_tokens) / done;
+  const double output = static_cast<double>(record.output_tokens) / done;
+  const auto left = static_cast<double>(record.counts.pending + record.counts.running);
+  const double checked_left =
+      std::max(0.0, static_cast<double>(record.checked_prompts) - done);
+  const auto checked_tokens = static_cast<double>(
+      std::max<int64_t>(0, record.checked_prompt_tokens - record.prompt_tokens));
+  const double prompts_left = checked_tokens + prompt * std::max(0.0, left - checked_left);
+  return (prompts_left + left * output) / tokens_per_second;
 }
 
 v1::Progress MakeProgress(const JobRecord& record, double tokens_per_second) {
   v1::Progress progress;
   progress.set_fraction(static_cast<double>(Done(record.counts)) /
                         static_cast<double>(std::max<int64_t>(record.counts.total, 1)));
+  progress.set_checked_requests(record.checked);
+  progress.set_checked_prompt_tokens(record.checked_prompt_tokens);
   if (record.state == JobState::kRunning) {
     progress.set_tokens_per_second(tokens_per_second);
   }
@@ -56,7 +65,7 @@ v1::Progress MakeProgress(const JobRecord& record, double tokens_per_second) {
 }
 
 void SetNextRun(const JobRecord& record, int64_t now_us, v1::Job& job) {
-  if (record.state != JobState::kQueued && record.state != JobState::kRunning) {
+  if (!IsRunnable(record.state)) {
     return;
   }
   const absl::StatusOr<JobCalendar> calendar = MakeCalendar(job.spec());
@@ -132,6 +141,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
 v1::JobState WireState(JobState state) {
   switch (state) {
     case JobState::kReceiving:
+    case JobState::kValidating:
       return v1::JOB_STATE_VALIDATING;
     case JobState::kQueued:
       return v1::JOB_STATE_QUEUED;
@@ -155,7 +165,7 @@ v1::JobState WireState(JobState state) {
 
 std::optional<JobState> StoredState(v1::JobState state) {
   for (const JobState stored :
-       {JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling,
+       {JobState::kValidating, JobState::kQueued, JobState::kRunning, JobState::kPaused, JobState::kCancelling,
         JobState::kSucceeded, JobState::kFailed, JobState::kCancelled, JobState::kExpired}) {
     if (WireState(stored) == state) {
       return stored;

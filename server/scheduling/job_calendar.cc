@@ -100,7 +100,7 @@ bool JobCalendar::MayRun(int64_t now_us) const {
 }
 
 int64_t JobCalendar::NextChange(int64_t now_us) const {
-  int64_t next_us = now_us < not_before_us ? not_before_us : kNever;
+  int64_t next_us = now_us < not_before_us ? not_before_us : kNeverUs;
   if (window.has_value()) {
     next_us = std::min(next_us,
                        absl::ToUnixMicros(window->NextChange(absl::FromUnixMicros(now_us))));

@@ -14,7 +14,7 @@
 
 namespace nightshift {
 
-inline constexpr int64_t kNever = INT64_MAX;
+inline constexpr int64_t kNeverUs = INT64_MAX;
 
 // The hours of each day in which a job may run, by the clock on the wall of a time zone. Over
 // midnight when the end is before the start. A change of daylight saving time makes a night shorter
@@ -46,7 +46,7 @@ struct JobCalendar {
   std::optional<RunWindow> window;
 
   bool MayRun(int64_t now_us) const;
-  // A time after now_us up to which MayRun stays as it is; kNever when it stays so for ever.
+  // A time after now_us up to which MayRun stays as it is; kNeverUs when it stays so for ever.
   int64_t NextChange(int64_t now_us) const;
   // When it may run, now or later.
   int64_t NextRun(int64_t now_us) const;

@@ -37,12 +37,15 @@ JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_dire
     context->status.Update(calendar.status());
   }
   context->job_id = job.id;
+  context->uid = job.uid;
+  context->num_rows = job.counts.total;
   context->tenant = job.tenant;
   context->priority = job.priority;
   context->create_time_us = job.create_time_us;
   context->key = {job.model, ComputeTypeOf(spec.compute_type(), default_compute_type)};
   context->input_format = job.input_format;
   context->max_attempts = spec.max_attempts() > 0 ? spec.max_attempts() : kDefaultMaxAttempts;
+  context->rejects_invalid = spec.on_invalid_line() == v1::ON_INVALID_LINE_REJECT_JOB;
   context->input = std::make_unique<JobInput>(absl::StrCat(state_directory, "/", job.input_file));
   return context;
 }

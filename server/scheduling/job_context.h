@@ -26,6 +26,8 @@ struct ModelKey {
 
 struct JobContext {
   std::string job_id;
+  std::string uid;
+  int64_t num_rows = 0;
   std::string tenant;
   int32_t priority = 0;
   int64_t create_time_us = 0;
@@ -35,6 +37,8 @@ struct JobContext {
   v1::JobSpec spec;
   JobCalendar calendar;
   std::unique_ptr<JobInput> input;
+  // No row runs before all were checked, and one that cannot run fails the job.
+  bool rejects_invalid = false;
   // DATA_LOSS when the stored spec cannot be read, INVALID_ARGUMENT when its run window cannot: the job cannot run, its rows still have ids.
   absl::Status status;
 };

@@ -2,24 +2,9 @@
 
 #include <utility>
 
-#include "engine/model/pack.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
-namespace {
-
-absl::StatusOr<ModelTextPtr> LoadText(const CatalogModel& model, const EngineInfo& info) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(model.path));
-  auto text = std::make_shared<ModelText>();
-  text->model = model.name;
-  ASSIGN_OR_RETURN(text->encoder, PromptEncoder::Create(*pack));
-  text->context_tokens = info.context_tokens;
-  text->vocabulary = info.vocabulary;
-  return ModelTextPtr(std::move(text));
-}
-
-}  // namespace
-
 absl::StatusOr<EngineOptions> ModelSession::OptionsFor(const ModelKey& key,
                                                        const EngineOptions& options,
                                                        ModelCatalog& catalog) {
@@ -38,12 +23,13 @@ absl::StatusOr<EngineOptions> ModelSession::OptionsFor(const ModelKey& key,
 absl::StatusOr<std::unique_ptr<ModelSession>> ModelSession::Open(const ModelKey& key,
                                                                  const EngineOptions& options,
                                                                  ModelCatalog& catalog,
+                                                                 ModelTexts& texts,
                                                                  const EngineFactory& factory) {
   ASSIGN_OR_RETURN(const CatalogModel model, catalog.Find(key.model));
   auto session = std::make_unique<ModelSession>();
   session->key = key;
   ASSIGN_OR_RETURN(session->engine, factory(options));
-  ASSIGN_OR_RETURN(session->text, LoadText(model, session->engine->info()));
+  ASSIGN_OR_RETURN(session->text, texts.Get(model));
   return session;
 }
 

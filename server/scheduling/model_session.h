@@ -1,4 +1,4 @@
-// ModelSession: the one model that is loaded: its engine, and what the preparer needs of it.
+// ModelSession: the one model that is loaded: its engine, and its text.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,15 @@
 #include "absl/status/statusor.h"
 
 #include "engine/engine.h"
-#include "engine/text/prompt_encoder.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/model_catalog.h"
+#include "server/scheduling/model_text.h"
 
 namespace nightshift {
 
 // Creates an engine for a pack; the tests put a fake one here.
 using EngineFactory =
     std::function<absl::StatusOr<std::unique_ptr<Engine>>(const EngineOptions& options)>;
-
-// The daemon's own half of a model: text to tokens, and the limits that a request must meet.
-// Immutable, thread-safe.
-struct ModelText {
-  std::string model;
-  std::unique_ptr<PromptEncoder> encoder;
-  int64_t context_tokens = 0;
-  int64_t vocabulary = 0;
-};
-
-// Shared: requests of a session that was closed may still be in the preparer.
-using ModelTextPtr = std::shared_ptr<const ModelText>;
 
 struct ModelSession {
   ModelKey key;
@@ -45,6 +33,7 @@ struct ModelSession {
   static absl::StatusOr<std::unique_ptr<ModelSession>> Open(const ModelKey& key,
                                                             const EngineOptions& options,
                                                             ModelCatalog& catalog,
+                                                            ModelTexts& texts,
                                                             const EngineFactory& factory);
 };
 

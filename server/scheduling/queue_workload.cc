@@ -11,7 +11,7 @@ constexpr int64_t kBytesPerToken = 4;
 constexpr int64_t kUnknownPromptTokens = 512;
 // Fewer say little: the first to finish are the shortest.
 constexpr int64_t kFewFinished = 32;
-// The longest of prompts that are not tokenized yet, beside the mean.
+// The longest of prompts that are not checked yet, beside the mean.
 constexpr int64_t kTail = 4;
 
 int64_t DivideUp(int64_t a, int64_t b) {
@@ -19,8 +19,8 @@ int64_t DivideUp(int64_t a, int64_t b) {
 }
 
 int64_t MeanPrompt(const QueuedJob& job) {
-  if (job.prepared_rows > 0) {
-    return DivideUp(job.prepared_tokens, job.prepared_rows);
+  if (job.checked_rows > 0) {
+    return DivideUp(job.checked_tokens, job.checked_rows);
   }
   if (job.finished_rows > 0) {
     return DivideUp(job.finished_prompt_tokens, job.finished_rows);
@@ -61,7 +61,9 @@ int64_t LongestRequestTokens(std::span<const QueuedJob> jobs, int64_t context_to
   int64_t longest = 1;
   for (const QueuedJob& job : jobs) {
     if (job.rows > 0) {
-      const int64_t prompt = std::max(job.longest_prompt, kTail * MeanPrompt(job));
+      const int64_t prompt = job.all_checked
+                                 ? job.longest_prompt
+                                 : std::max(job.longest_prompt, kTail * MeanPrompt(job));
       longest = std::max(longest, prompt + job.max_output_tokens);
     }
   }

@@ -13,10 +13,11 @@ struct QueuedJob {
   int64_t rows = 0;       // that have no result
   int64_t choices = 1;    // of each
   int64_t row_bytes = 0;  // of the input on average; 0: not known
-  // Of rows that were tokenized.
-  int64_t prepared_rows = 0;
-  int64_t prepared_tokens = 0;
+  // Of rows that were checked, those included that have a result.
+  int64_t checked_rows = 0;
+  int64_t checked_tokens = 0;
   int64_t longest_prompt = 0;
+  bool all_checked = false;
   // Of rows that have a result.
   int64_t finished_rows = 0;
   int64_t finished_prompt_tokens = 0;
@@ -25,7 +26,7 @@ struct QueuedJob {
 };
 
 // One class a job that has rows, each within a context of `context_tokens`. Prompts are as long as
-// those that were tokenized, or that have finished, or a quarter of the row's bytes; outputs as
+// those that were checked, or that have finished, or a quarter of the row's bytes; outputs as
 // long as those that have finished once there are a few of them, before that as long as they may
 // get.
 WorkloadProfile WorkloadOf(std::span<const QueuedJob> jobs, int64_t context_tokens);

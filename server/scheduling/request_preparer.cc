@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
+#include "kernels/base/thread_name.h"
 #include "server/input/request_parser.h"
 #include "server/input/row_error.h"
 #include "server/scheduling/request_options.h"
@@ -217,14 +218,30 @@ std::string PromptText(const v1::InferenceRequest& row, const std::vector<int32_
   return tokenizer == nullptr ? std::string() : tokenizer->Decode(tokens, /*skip_special=*/true);
 }
 
-absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, PreparedRow& prepared) {
+// Ids that came with the row need no keeping.
+bool IsKept(const v1::InferenceRequest& row, const KeptPrompts* kept) {
+  return kept != nullptr && !row.has_tokens();
+}
+
+absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptPrompts* kept,
+                     PreparedRow& prepared) {
   EngineRequest& request = prepared.request;
   const v1::SamplingOptions options = MergeSampling(task.job->spec.sampling(), row.sampling());
   ASSIGN_OR_RETURN(request.sampling, MakeSampling(task, row, options));
   prepared.num_choices = options.has_num_choices() ? options.num_choices() : 1;
   RETURN_IF_ERROR(CheckChoices(request.sampling, prepared.num_choices));
   RETURN_IF_ERROR(CheckBytes(row, *task.text));
-  absl::StatusOr<std::vector<int32_t>> tokens = Encode(row, *task.job, *task.text);
+  const PromptKey key = {.job_uid = task.job->uid,
+                         .job_rows = task.job->num_rows,
+                         .index = task.row.index,
+                         .text_digest = task.text->digest};
+  std::optional<std::vector<int32_t>> found;
+  if (IsKept(row, kept)) {
+    found = kept->Find(key);
+  }
+  const bool was_kept = found.has_value();
+  absl::StatusOr<std::vector<int32_t>> tokens =
+      was_kept ? *std::move(found) : Encode(row, *task.job, *task.text);
   if (!tokens.ok()) {
     // What can go wrong with messages that were checked is their template: it refuses them, or
     // runs into its limits. A pack without one is FAILED_PRECONDITION.
@@ -241,7 +258,11 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, Prepa
   if (row.echo()) {
     prepared.echoed_prompt = PromptText(row, request.prompt, task.text->encoder->tokenizer());
   }
-  return CheckOutput(task, row, request);
+  RETURN_IF_ERROR(CheckOutput(task, row, request));
+  if (IsKept(row, kept) && !was_kept) {
+    kept->Keep(key, request.prompt);
+  }
+  return absl::OkStatus();
 }
 
 // The engine's threads go first: nice 10 is a tenth of their weight. SCHED_IDLE would starve the
@@ -253,7 +274,7 @@ void YieldToEngine() {
 
 }  // namespace
 
-PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits) {
+PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits, KeptPrompts* kept) {
   PreparedRow prepared;
   prepared.job = task.job;
   prepared.row = task.row;
@@ -265,8 +286,8 @@ PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits) {
     return prepared;
   }
   prepared.header = MakeHeader(task.row, parsed->request);
-  prepared.status =
-      parsed->status.ok() ? Prepare(task, parsed->request, prepared) : std::move(parsed->status);
+  prepared.status = parsed->status.ok() ? Prepare(task, parsed->request, kept, prepared)
+                                        : std::move(parsed->status);
   return prepared;
 }
 
@@ -330,33 +351,80 @@ int64_t RequestPreparer::num_rows() {
   return static_cast<int64_t>(queued_.size() + ready_.size()) + working_;
 }
 
+std::vector<CheckedRow> RequestPreparer::Check(const std::vector<RowTask>& tasks) {
+  Batch batch = {.tasks = tasks, .rows = std::vector<CheckedRow>(tasks.size())};
+  MutexLock lock(mutex_);
+  batch_ = &batch;
+  changed_.NotifyAll();
+  while (batch.working > 0 || HasUnchecked()) {
+    changed_.Wait(mutex_);
+  }
+  batch_ = nullptr;
+  return checks_stopped_ ? std::vector<CheckedRow>() : std::move(batch.rows);
+}
+
+void RequestPreparer::StopChecks() {
+  MutexLock lock(mutex_);
+  checks_stopped_ = true;
+  changed_.NotifyAll();
+}
+
+bool RequestPreparer::HasClaimed() const {
+  return !queued_.empty() && ready_tokens_ < options_.max_ready_tokens;
+}
+
+bool RequestPreparer::HasUnchecked() const {
+  return batch_ != nullptr && !checks_stopped_ && batch_->next < batch_->tasks.size();
+}
+
 void RequestPreparer::Work() {
+  NameThread("ns-prepare");
   YieldToEngine();
+  MutexLock lock(mutex_);
   for (;;) {
-    RowTask task;
-    {
-      MutexLock lock(mutex_);
-      while (!stopping_ && (queued_.empty() || ready_tokens_ >= options_.max_ready_tokens)) {
-        changed_.Wait(mutex_);
-      }
-      if (stopping_) {
-        return;
-      }
-      task = std::move(queued_.front());
-      queued_.pop_front();
-      ++working_;
+    if (stopping_) {
+      return;
     }
-    PreparedRow prepared = PrepareRow(task, options_.limits);
-    {
-      MutexLock lock(mutex_);
-      --working_;
-      ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size()) * prepared.num_choices;
-      ready_.push_back(std::move(prepared));
-      changed_.NotifyAll();
+    if (HasClaimed()) {
+      PrepareNext();
+    } else if (HasUnchecked()) {
+      CheckNext();
+    } else {
+      changed_.Wait(mutex_);
     }
-    if (options_.on_ready) {
-      options_.on_ready();
-    }
+  }
+}
+
+void RequestPreparer::PrepareNext() {
+  const RowTask task = std::move(queued_.front());
+  queued_.pop_front();
+  ++working_;
+  mutex_.Unlock();
+  PreparedRow prepared = PrepareRow(task, options_.limits, options_.kept);
+  mutex_.Lock();
+  --working_;
+  ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size()) * prepared.num_choices;
+  ready_.push_back(std::move(prepared));
+  changed_.NotifyAll();
+  if (options_.on_ready) {
+    mutex_.Unlock();
+    options_.on_ready();
+    mutex_.Lock();
+  }
+}
+
+void RequestPreparer::CheckNext() {
+  Batch& batch = *batch_;
+  const size_t index = batch.next++;
+  ++batch.working;
+  mutex_.Unlock();
+  PreparedRow prepared = PrepareRow(batch.tasks[index], options_.limits, options_.kept);
+  mutex_.Lock();
+  batch.rows[index] = {.header = std::move(prepared.header),
+                       .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
+                       .status = std::move(prepared.status)};
+  if (--batch.working == 0) {
+    changed_.NotifyAll();
   }
 }
 

@@ -1,4 +1,5 @@
 // RequestPreparer: stored rows to requests that an engine can take: read, parse, render, tokenize.
+// Rows go this way twice: when they are checked, and when they run, by then with their ids kept.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,13 @@
 #include "server/input/parse_limits.h"
 #include "server/input/result_builder.h"
 #include "server/scheduling/job_context.h"
-#include "server/scheduling/model_session.h"
+#include "server/scheduling/kept_prompts.h"
+#include "server/scheduling/model_text.h"
 #include "server/store/job_store.h"
 
 namespace nightshift {
 
-// A claimed row on its way.
+// A row on its way.
 struct RowTask {
   JobContextPtr job;
   ModelTextPtr text;
@@ -43,8 +45,16 @@ struct PreparedRow {
   absl::Status status;
 };
 
-// The row as a request, or why not. Pure but for the reading of the row.
-PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits);
+// What is left of a row that was only checked.
+struct CheckedRow {
+  ResultHeader header;
+  int64_t prompt_tokens = 0;
+  absl::Status status;  // as PreparedRow::status
+};
+
+// The row as a request, or why not. Takes the ids of its prompt from `kept`, or leaves them there;
+// nullptr for none. Pure but for that and the reading of the row.
+PreparedRow PrepareRow(const RowTask& task, const ParseLimits& limits, KeptPrompts* kept);
 
 // What a row's result tells of its request, for rows that never run.
 absl::StatusOr<ResultHeader> ReadResultHeader(const JobContext& job, const ClaimedRow& row,
@@ -55,10 +65,12 @@ struct RequestPreparerOptions {
   // Threads rest while this many prepared tokens wait to be taken; each may finish one row more.
   int64_t max_ready_tokens = 4 << 20;
   ParseLimits limits;
+  KeptPrompts* kept = nullptr;     // must outlive the pool; none: every prompt is tokenized
   std::function<void()> on_ready;  // called by the pool after each row; short, must not block
 };
 
-// A pool of threads at low priority: the engine's threads go first. Thread-safe.
+// A pool of threads at low priority: the engine's threads go first. Claimed rows go before those
+// that are checked. Thread-safe, but for Check.
 class RequestPreparer {
  public:
   explicit RequestPreparer(RequestPreparerOptions options);
@@ -76,9 +88,26 @@ class RequestPreparer {
   void WaitUntilIdle();
   // Rows pushed and not taken yet.
   int64_t num_rows();
+  // Prepares the rows beside those that were pushed and keeps nothing but what they are: one entry
+  // each, in order. Waits; empty when StopChecks came first. One caller at a time.
+  std::vector<CheckedRow> Check(const std::vector<RowTask>& tasks);
+  // Ends the check that is on its way, and all later ones, after the rows that were begun.
+  void StopChecks();
 
  private:
+  // A check on its way; its caller's.
+  struct Batch {
+    const std::vector<RowTask>& tasks;
+    std::vector<CheckedRow> rows;
+    size_t next = 0;
+    size_t working = 0;
+  };
+
   void Work();
+  bool HasClaimed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasUnchecked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PrepareNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CheckNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RequestPreparerOptions options_;
   Mutex mutex_;
@@ -87,6 +116,8 @@ class RequestPreparer {
   std::vector<PreparedRow> ready_ ABSL_GUARDED_BY(mutex_);
   int64_t ready_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t working_ ABSL_GUARDED_BY(mutex_) = 0;
+  Batch* batch_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool checks_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -17,6 +17,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/thread_name.h"
 #include "server/input/rpc_error.h"
 #include "server/scheduling/block.h"
 #include "server/scheduling/claimer.h"
@@ -25,6 +26,7 @@
 #include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
 #include "server/scheduling/output_lengths.h"
+#include "server/scheduling/preflight.h"
 #include "server/scheduling/publisher.h"
 #include "server/scheduling/queue_workload.h"
 #include "server/scheduling/request_options.h"
@@ -50,10 +52,6 @@ constexpr int64_t kBytesPerToken = 4;
 absl::Status OutOfRange(const char* option, int64_t value) {
   return absl::InvalidArgumentError(
       absl::StrCat("runner option ", option, " is ", value, "; must be at least 1"));
-}
-
-bool IsRunnable(const JobRecord& job) {
-  return job.state == JobState::kQueued || job.state == JobState::kRunning;
 }
 
 // A row that goes back as it came: what was saved of it before stays.
@@ -92,10 +90,18 @@ class Runner::Loop {
         clock_(clock),
         publisher_({.retry_interval_us = options_.store_retry_interval_us}, store, clock),
         claimer_(publisher_, wakeup_, clock),
+        kept_({.directory = options_.state_directory + "/prompts",
+               .max_bytes = options_.kept_prompt_bytes,
+               .disk_reserve_bytes = options_.disk_reserve_bytes}),
         preparer_({.num_threads = options_.num_tokenizer_threads,
                    .max_ready_tokens = options_.max_ready_tokens,
                    .limits = options_.limits,
+                   .kept = &kept_,
                    .on_ready = [this] { wakeup_.Notify(); }}),
+        preflight_({.state_directory = options_.state_directory,
+                    .compute_type = options_.engine.compute_type,
+                    .store_retry_interval_us = options_.store_retry_interval_us},
+                   store, catalog, texts_, kept_, preparer_, clock),
         subscription_(store.events().Subscribe("", [this] {
           jobs_changed_ = true;
           wakeup_.Notify();
@@ -104,17 +110,20 @@ class Runner::Loop {
   ~Loop() { store_.events().Unsubscribe(subscription_); }
 
   void Start() {
+    preflight_.Start();
     thread_ = std::thread([this] { Run(); });
   }
 
   void Hold(bool hold) {
     holding_ = hold;
+    preflight_.Hold(hold);
     wakeup_.Notify();
   }
 
   void Drain() {
     draining_ = true;
     publisher_.GiveUp();
+    preflight_.Stop();
     wakeup_.Notify();
     if (thread_.joinable()) {
       thread_.join();
@@ -147,6 +156,8 @@ class Runner::Loop {
   const ActiveJob* FindJob(const std::string& job_id) const;
   bool MayRun(const ActiveJob& job) const;
   bool HasWork(const ActiveJob& job) const;
+  // Rows that can be claimed, as far as is known.
+  bool HasClaimable(const ActiveJob& job) const;
   std::vector<ShareJob> Shares() const;
   // Ends jobs whose time is up, begins with those whose time has come.
   void WatchTimes();
@@ -206,7 +217,10 @@ class Runner::Loop {
   std::atomic<bool> jobs_changed_{true};
   Publisher publisher_;
   Claimer claimer_;
+  ModelTexts texts_;
+  KeptPrompts kept_;
   RequestPreparer preparer_;
+  Preflight preflight_;
 
   std::vector<ActiveJob> jobs_;  // in the order in which they should run
   int64_t now_us_ = 0;           // wall clock, of this sweep edge
@@ -216,12 +230,6 @@ class Runner::Loop {
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
   int64_t slice_us_ = 0;  // of session_
   RunPlanner planner_{options_.fixed, options_.hardware};
-  struct PreparedLengths {
-    int64_t rows = 0;
-    int64_t tokens = 0;
-    int64_t longest = 0;
-  };
-  std::map<std::string, PreparedLengths> prepared_;  // prompts that were tokenized, by job
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;        // of session_
   bool load_again_ = false;             // the last attempt found no room on the disk
@@ -243,6 +251,7 @@ class Runner::Loop {
 };
 
 void Runner::Loop::Run() {
+  NameThread("ns-runner");
   while (!draining_) {
     const int64_t ticket = wakeup_.ticket();
     const bool worked = Step();
@@ -266,7 +275,7 @@ void Runner::Loop::Run() {
 
 void Runner::Loop::Sleep(int64_t ticket) {
   const int64_t next_us = NextTime();
-  if (!load_again_ && next_us == kNever) {
+  if (!load_again_ && next_us == kNeverUs) {
     wakeup_.WaitPast(ticket);
     return;
   }
@@ -325,7 +334,6 @@ void Runner::Loop::RefreshJobs() {
     reports_.End(job_id);
     lengths_.End(job_id);
     share_.End(job_id);
-    prepared_.erase(job_id);
   }
 }
 
@@ -356,7 +364,7 @@ void Runner::Loop::WatchTimes() {
 }
 
 int64_t Runner::Loop::NextTime() const {
-  int64_t next_us = kNever;
+  int64_t next_us = kNeverUs;
   for (const ActiveJob& job : jobs_) {
     if (job.record.state == JobState::kCancelling) {
       continue;
@@ -364,7 +372,7 @@ int64_t Runner::Loop::NextTime() const {
     if (job.record.expire_time_us > 0) {
       next_us = std::min(next_us, job.record.expire_time_us);
     }
-    if (IsRunnable(job.record)) {
+    if (IsRunnable(job.record.state)) {
       next_us = std::min(next_us, job.context->calendar.NextChange(now_us_));
     }
   }
@@ -378,12 +386,21 @@ const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) 
 }
 
 bool Runner::Loop::MayRun(const ActiveJob& job) const {
-  return !holding_ && IsRunnable(job.record) && job.context->calendar.MayRun(now_us_);
+  return !holding_ && IsRunnable(job.record.state) && job.context->calendar.MayRun(now_us_);
 }
 
 bool Runner::Loop::HasWork(const ActiveJob& job) const {
-  return MayRun(job) && (job.record.counts.pending > 0 || in_hand_.count(job.record.id) != 0 ||
+  // While the first rows are checked the model is loaded, but for a job that may be refused.
+  const bool has_rows =
+      job.context->rejects_invalid ? HasClaimable(job) : job.record.counts.pending > 0;
+  return MayRun(job) && (has_rows || in_hand_.count(job.record.id) != 0 ||
                          job.record.id == claiming_job_);
+}
+
+bool Runner::Loop::HasClaimable(const ActiveJob& job) const {
+  const JobRecord& record = job.record;
+  const int64_t unchecked = record.counts.total - record.checked;
+  return record.counts.pending > unchecked && (unchecked == 0 || !job.context->rejects_invalid);
 }
 
 std::vector<ShareJob> Runner::Loop::Shares() const {
@@ -392,7 +409,7 @@ std::vector<ShareJob> Runner::Loop::Shares() const {
     shares.push_back({.id = job.record.id,
                       .tenant = job.record.tenant,
                       .priority = job.record.priority,
-                      .wants = MayRun(job) && job.record.counts.pending > 0 &&
+                      .wants = MayRun(job) && HasClaimable(job) &&
                                job.context->key == session_->key});
   }
   return shares;
@@ -402,7 +419,7 @@ bool Runner::Loop::EndJobs() {
   std::vector<std::pair<std::string, absl::Status>> unreadable;
   for (const ActiveJob& job : jobs_) {
     if (job.record.state != JobState::kCancelling) {
-      if (IsRunnable(job.record) && !job.context->status.ok()) {
+      if (IsRunnable(job.record.state) && !job.context->status.ok()) {
         unreadable.emplace_back(job.record.id, job.context->status);
       }
       continue;
@@ -484,7 +501,7 @@ void Runner::Loop::FailJob(const std::string& job_id, const std::string& reason,
 void Runner::Loop::FailJobsOf(const ModelKey& key, const absl::Status& error) {
   std::vector<std::string> job_ids;
   for (const ActiveJob& job : jobs_) {
-    if (IsRunnable(job.record) && job.context->key == key) {
+    if (IsRunnable(job.record.state) && job.context->key == key) {
       job_ids.push_back(job.record.id);
     }
   }
@@ -539,10 +556,11 @@ std::vector<QueuedJob> Runner::Loop::Queue(const ModelKey& key) const {
                      .max_output_tokens = sampling.has_max_output_tokens()
                                               ? sampling.max_output_tokens()
                                               : kDefaultMaxOutputTokens};
-    if (const auto found = prepared_.find(record.id); found != prepared_.end()) {
-      queued.prepared_rows = found->second.rows;
-      queued.prepared_tokens = found->second.tokens;
-      queued.longest_prompt = found->second.longest;
+    if (record.checked_prompts > 0) {
+      queued.checked_rows = record.checked_prompts;
+      queued.checked_tokens = record.checked_prompt_tokens;
+      queued.longest_prompt = record.longest_prompt_tokens;
+      queued.all_checked = record.checked == record.counts.total;
     } else if (!record.input_file.empty() && record.counts.total > 0) {
       std::error_code error;
       const auto bytes = std::filesystem::file_size(
@@ -559,9 +577,10 @@ absl::StatusOr<std::unique_ptr<ModelSession>> Runner::Loop::OpenPlanned(const Mo
                    ModelSession::OptionsFor(key, options_.engine, catalog_));
   const EngineOptions options = planner_.Begin(base, Queue(key));
   absl::StatusOr<std::unique_ptr<ModelSession>> session =
-      ModelSession::Open(key, options, catalog_, factory_);
+      ModelSession::Open(key, options, catalog_, texts_, factory_);
   if (absl::IsResourceExhausted(session.status()) && planner_.plan().has_value()) {
-    session = ModelSession::Open(key, planner_.GiveUp(session.status()), catalog_, factory_);
+    session =
+        ModelSession::Open(key, planner_.GiveUp(session.status()), catalog_, texts_, factory_);
   }
   return session;
 }
@@ -599,6 +618,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
     return;
   }
   Failpoint("model_loaded");
+  preflight_.Retry();
   session_ = *std::move(session);
   block_ = std::make_unique<Block>(*session_, lengths_);
   progress_saved_us_ = clock_.MonotonicMicros();
@@ -722,11 +742,6 @@ void Runner::Loop::TakePrepared() {
     } else if (!prepared.status.ok()) {
       finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
     } else {
-      PreparedLengths& lengths = prepared_[job_id];
-      const int64_t tokens = static_cast<int64_t>(prepared.request.prompt.size());
-      ++lengths.rows;
-      lengths.tokens += tokens;
-      lengths.longest = std::max(lengths.longest, tokens);
       block_->Add(std::move(prepared));
     }
   }

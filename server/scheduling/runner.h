@@ -1,5 +1,5 @@
-// Runner: the thread that drives the engine. Chooses the model, claims rows, tokenizes them on its
-// pool, forms the block, sweeps, publishes, and keeps progress durable. It decides; it never waits
+// Runner: the thread that drives the engine. Chooses the model, claims rows that were checked,
+// prepares them on its pool, forms the block, sweeps, publishes, and keeps progress durable. It decides; it never waits
 // for anything but the engine and the store.
 #pragma once
 
@@ -29,6 +29,9 @@ struct RunnerOptions {
   FixedOptions fixed;    // fields of `engine` that no plan changes
   std::optional<HardwareProfile> hardware;  // to plan with; nothing: `engine` holds
   std::string state_directory;              // where input files lie
+  // Disk for token ids of prompts that were checked and wait; 0: they are tokenized again.
+  int64_t kept_prompt_bytes = int64_t{4} << 30;
+  int64_t disk_reserve_bytes = 0;  // as ReadDiskRoom takes it: no ids are kept below it
   int num_tokenizer_threads = 1;
   int64_t max_ready_requests = 512;  // claimed and waiting for a place in the block
   int64_t max_ready_tokens = 4 << 20;

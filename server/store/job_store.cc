@@ -11,12 +11,22 @@ bool IsTerminal(JobState state) {
       return true;
     case JobState::kReceiving:
     case JobState::kQueued:
+    case JobState::kValidating:
     case JobState::kRunning:
     case JobState::kPaused:
     case JobState::kCancelling:
       return false;
   }
   return false;
+}
+
+bool IsRunnable(JobState state) {
+  return state == JobState::kValidating || state == JobState::kQueued ||
+         state == JobState::kRunning;
+}
+
+bool IsOpen(JobState state) {
+  return IsRunnable(state) || state == JobState::kPaused;
 }
 
 }  // namespace nightshift

@@ -26,6 +26,7 @@ namespace nightshift {
 enum class JobState : uint8_t {
   kReceiving = 0,
   kQueued = 1,
+  kValidating = 2,  // queued, and not all of its rows are checked
   kRunning = 3,
   kPaused = 4,
   kCancelling = 5,  // its rows are being ended; it becomes end_state
@@ -35,6 +36,10 @@ enum class JobState : uint8_t {
   kExpired = 9,
 };
 bool IsTerminal(JobState state);
+// kValidating, kQueued or kRunning.
+bool IsRunnable(JobState state);
+// Runnable, or paused.
+bool IsOpen(JobState state);
 
 enum class RowState : uint8_t {
   kPending = 0,
@@ -70,6 +75,11 @@ struct JobRecord {
   JobState state = JobState::kReceiving;
   JobState end_state = JobState::kCancelled;  // of a kCancelling job: what it becomes
   RowCounts counts;
+  int64_t checked = 0;  // its first so many rows were checked; the others are not claimed
+  // Of the checked rows that can run.
+  int64_t checked_prompts = 0;
+  int64_t checked_prompt_tokens = 0;
+  int64_t longest_prompt_tokens = 0;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
   int64_t last_seq = 0;
@@ -100,6 +110,16 @@ struct ClaimedRow {
   int64_t line = 0;
   int32_t attempt = 1;   // this one included
   std::string progress;  // opaque, as given to SaveProgress; empty for none
+};
+
+// What a check of input rows found.
+struct CheckedRows {
+  std::string job_id;
+  int64_t end_index = 0;  // the rows below are checked
+  // Of the rows that this check adds and that can run.
+  int64_t prompts = 0;
+  int64_t prompt_tokens = 0;
+  int64_t longest_prompt_tokens = 0;
 };
 
 struct FinishedRow {
@@ -134,6 +154,8 @@ struct StoredRow {
   int64_t index = 0;
   int64_t offset = 0;
   int64_t length = 0;
+  int64_t line = 0;  // as in NewRow
+  bool has_result = false;
 };
 
 struct JobFilter {
@@ -163,12 +185,12 @@ class JobStore {
   virtual absl::Status Checkpoint() = 0;
 
   // Inserts a job in kReceiving; its states, counts, sums, last_seq and start, end, error, purged and
-  // report are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
+  // report, and what was checked, are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
   virtual absl::Status InsertJob(const JobRecord& job) = 0;
   // Appends rows to a kReceiving job, their indices continuing those before (INTERNAL otherwise);
   // rows with error_body are published at once. FAILED_PRECONDITION in another state.
   virtual absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) = 0;
-  // kReceiving -> kQueued, or kSucceeded when no row is left to run.
+  // kReceiving -> kValidating, or kSucceeded when no row is left to run.
   virtual absl::Status FinishReceiving(const std::string& job_id, int64_t now_us) = 0;
   // From here on the job, its rows and its results are gone for every call, and its id and
   // request_id are free. In any state. PurgeDeleted frees the space. Its input file is the caller's
@@ -181,9 +203,12 @@ class JobStore {
   // writes come between. False when nothing is left to free.
   virtual absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) = 0;
 
-  // Takes up to `limit` pending rows of the job, those given back first, each in index order,
-  // raising their attempts durably. The first claim makes the job kRunning. Nothing for a job that
-  // is neither kQueued nor kRunning.
+  // Rows of the job were checked; kValidating -> kQueued when they are the last. Nothing for a job
+  // that is gone, or whose rows below end_index were checked before.
+  virtual absl::Status SaveChecked(const CheckedRows& rows) = 0;
+  // Takes up to `limit` pending rows of the job that were checked, those given back first, each in
+  // index order, raising their attempts durably. The first claim makes the job kRunning. Nothing
+  // for a job that is not kValidating, kQueued or kRunning.
   virtual absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                         int64_t now_us) = 0;
   // Publishes results with dense sequence numbers, counters and state in this transaction. A row
@@ -200,17 +225,18 @@ class JobStore {
   // Gives claimed rows back (suspended, drained); an attempt that was no fault is not counted.
   // Empty progress keeps what was saved before. Rows that do not run are skipped.
   virtual absl::Status Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) = 0;
-  // kQueued or kRunning -> kPaused: no row of it is claimed. Idempotent for kPaused;
+  // kValidating, kQueued or kRunning -> kPaused: no row of it is claimed. Idempotent for kPaused;
   // FAILED_PRECONDITION for jobs that end or have ended.
   virtual absl::Status PauseJob(const std::string& job_id) = 0;
-  // kPaused -> kQueued, or kRunning if it had begun. Idempotent for kQueued and kRunning;
-  // FAILED_PRECONDITION for jobs that end or have ended.
+  // kPaused -> what it was: kRunning if it had begun, else kQueued or kValidating. Idempotent for
+  // these; FAILED_PRECONDITION for jobs that end or have ended.
   virtual absl::Status ResumeJob(const std::string& job_id) = 0;
-  // kQueued, kRunning or kPaused -> kCancelling. Idempotent for kCancelling (also when it ends for
-  // another reason) and kCancelled; FAILED_PRECONDITION for other terminal states.
+  // An open job (kValidating, kQueued, kRunning or kPaused) -> kCancelling. Idempotent for
+  // kCancelling (also when it ends for another reason) and kCancelled; FAILED_PRECONDITION for
+  // other terminal states.
   virtual absl::Status RequestCancel(const std::string& job_id) = 0;
-  // Begins to end every job whose expire time has come as kExpired, as FailJob does: kQueued,
-  // kRunning or kPaused -> kCancelling. Returns their ids.
+  // Begins to end every open job whose expire time has come as kExpired, as FailJob does: it is
+  // kCancelling. Returns their ids.
   virtual absl::StatusOr<std::vector<std::string>> ExpireJobs(int64_t now_us) = 0;
   // Begins to end the job as kFailed with this error: it is kCancelling until results of its
   // unfinished rows are published (NextUnfinished lists them), then kFailed. At once when no row is

@@ -203,6 +203,10 @@ absl::StatusOr<bool> SqliteJobStore::PurgeDeleted(int64_t max_rows) {
   return writer_.PurgeDeleted(max_rows);
 }
 
+absl::Status SqliteJobStore::SaveChecked(const CheckedRows& rows) {
+  return writer_.SaveChecked(rows);
+}
+
 absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::Claim(const std::string& job_id,
                                                               int64_t limit, int64_t now_us) {
   return writer_.Claim(job_id, limit, now_us);
@@ -329,7 +333,7 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::NextUnfinished(const std
                                                                        int64_t limit) {
   return ReadWith([&](SqliteReader& reader) -> absl::StatusOr<std::vector<ClaimedRow>> {
     ASSIGN_OR_RETURN(const JobRow job, reader.FindJob(job_id));
-    return reader.PendingRows(job, limit);
+    return reader.PendingRows(job, job.record.counts.total, limit);
   });
 }
 

@@ -49,6 +49,7 @@ class SqliteJobStore : public JobStore {
   absl::Status DeleteJob(const std::string& job_id) override;
   absl::Status PurgeResults(const std::string& job_id) override;
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
+  absl::Status SaveChecked(const CheckedRows& rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;

@@ -18,7 +18,8 @@ constexpr char kJobColumns[] =
     " priority, input_format, input_file, state, total, pending, running, succeeded, failed,"
     " cancelled, prompt_tokens, output_tokens, last_seq, create_time_us, start_time_us,"
     " end_time_us, error, error_crc, report, report_crc, end_state, expired, expire_time_us,"
-    " retry_of, purged FROM jobs ";
+    " retry_of, purged, checked, checked_prompts, checked_prompt_tokens, longest_prompt_tokens"
+    " FROM jobs ";
 
 // Reads the row that kJobColumns selected. DATA_LOSS when the job fails its checksum.
 absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
@@ -62,6 +63,10 @@ absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
   job.expire_time_us = number();
   job.retry_of = bytes();
   job.purged = number() != 0;
+  job.checked = number();
+  job.checked_prompts = number();
+  job.checked_prompt_tokens = number();
+  job.longest_prompt_tokens = number();
   if (BodyCrc(job.spec) != spec_crc || BodyCrc(job.error) != error_crc) {
     return absl::DataLossError(
         absl::StrCat("the stored record of job ", job.id,
@@ -248,8 +253,8 @@ absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string&
     return rows;
   }
   ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("SELECT idx, offset, length FROM rows WHERE job = ?"
-                                       " AND idx >= ? ORDER BY idx LIMIT ?"));
+                   connection_.Prepare("SELECT idx, offset, length, line, seq FROM rows WHERE"
+                                       " job = ? AND idx >= ? ORDER BY idx LIMIT ?"));
   statement.Bind(job.number).Bind(first_index).Bind(limit);
   for (;;) {
     ASSIGN_OR_RETURN(const bool has_row, statement.Step());
@@ -258,7 +263,9 @@ absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string&
     }
     rows.push_back({.index = statement.Int64(0),
                     .offset = statement.Int64(1),
-                    .length = statement.Int64(2)});
+                    .length = statement.Int64(2),
+                    .line = statement.Int64(3),
+                    .has_result = statement.Int64(4) > 0});
   }
 }
 
@@ -279,6 +286,7 @@ absl::StatusOr<std::vector<std::string>> SqliteReader::EndedBefore(int64_t end_t
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& job,
+                                                                  int64_t end_index,
                                                                   int64_t limit) {
   std::vector<ClaimedRow> rows;
   if (job.record.counts.pending == 0 || limit <= 0) {
@@ -298,9 +306,9 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& 
   }
   ASSIGN_OR_RETURN(SqliteStatement fresh,
                    connection_.Prepare("SELECT idx, offset, length, line, attempt, x'', 0"
-                                       " FROM rows WHERE job = ? AND idx >= ? AND state = 0"
-                                       " ORDER BY idx LIMIT ?"));
-  fresh.Bind(job.number).Bind(job.next_index).Bind(left);
+                                       " FROM rows WHERE job = ? AND idx >= ? AND idx < ?"
+                                       " AND state = 0 ORDER BY idx LIMIT ?"));
+  fresh.Bind(job.number).Bind(job.next_index).Bind(end_index).Bind(left);
   RETURN_IF_ERROR(AppendPendingRows(fresh, job.record.id, rows));
   return rows;
 }

@@ -46,8 +46,10 @@ class SqliteReader {
                                                   int64_t limit);
   absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
                                                        int64_t limit);
-  // Rows given back, then fresh ones, with the attempts they have had and their progress.
-  absl::StatusOr<std::vector<ClaimedRow>> PendingRows(const JobRow& job, int64_t limit);
+  // Rows given back, then fresh ones below `end_index`, with the attempts they have had and their
+  // progress.
+  absl::StatusOr<std::vector<ClaimedRow>> PendingRows(const JobRow& job, int64_t end_index,
+                                                      int64_t limit);
   absl::StatusOr<std::vector<std::string>> InputFiles();
 
  private:

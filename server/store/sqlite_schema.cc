@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 3> kVersions = {R"sql(
+constexpr std::array<const char*, 4> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -91,6 +91,14 @@ constexpr std::array<const char*, 3> kVersions = {R"sql(
     WHERE state IN (2, 3, 4) AND EXISTS (SELECT 1 FROM results
                                          WHERE key >> 40 = rows.job AND results.idx = rows.idx);
   DROP INDEX results_by_row;
+)sql",
+                                                  R"sql(
+  ALTER TABLE jobs ADD COLUMN checked INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN checked_prompts INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN checked_prompt_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN longest_prompt_tokens INTEGER NOT NULL DEFAULT 0;
+  UPDATE jobs SET checked = CASE WHEN state < 6 THEN next_index ELSE total END;
+  UPDATE jobs SET state = 2 WHERE state = 1;
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,

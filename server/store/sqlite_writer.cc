@@ -15,6 +15,11 @@ namespace {
 
 constexpr int64_t kNoRow = -1;
 
+// What a job that has not begun waits for.
+JobState WaitingState(const JobRecord& job) {
+  return job.checked < job.counts.total ? JobState::kValidating : JobState::kQueued;
+}
+
 bool IsPending(int64_t row_state) {
   return row_state == static_cast<int64_t>(RowState::kPending) || row_state == kRowReturned;
 }
@@ -125,7 +130,7 @@ absl::Status SqliteWriter::FinishReceiving(const std::string& job_id, int64_t no
   if (job.record.state != JobState::kReceiving) {
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " was received before"));
   }
-  job.record.state = JobState::kQueued;
+  job.record.state = WaitingState(job.record);
   EndIfDone(job.record, now_us);
   return Save(job);
 }
@@ -197,13 +202,35 @@ absl::StatusOr<int64_t> SqliteWriter::RunAndCount(const std::string& sql,
   return connection_.num_changed();
 }
 
+absl::Status SqliteWriter::SaveChecked(const CheckedRows& rows) {
+  absl::StatusOr<JobRow> job = reader_.FindJob(rows.job_id);
+  if (absl::IsNotFound(job.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(job.status());
+  JobRecord& record = job->record;
+  if (rows.end_index <= record.checked) {
+    return absl::OkStatus();
+  }
+  record.checked = rows.end_index;
+  record.checked_prompts += rows.prompts;
+  record.checked_prompt_tokens += rows.prompt_tokens;
+  record.longest_prompt_tokens =
+      std::max(record.longest_prompt_tokens, rows.longest_prompt_tokens);
+  if (record.state == JobState::kValidating) {
+    record.state = WaitingState(record);
+  }
+  return Save(*job);
+}
+
 absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& job_id,
                                                             int64_t limit, int64_t now_us) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
-  if (job.record.state != JobState::kQueued && job.record.state != JobState::kRunning) {
+  if (!IsRunnable(job.record.state)) {
     return std::vector<ClaimedRow>();
   }
-  ASSIGN_OR_RETURN(std::vector<ClaimedRow> rows, reader_.PendingRows(job, limit));
+  ASSIGN_OR_RETURN(std::vector<ClaimedRow> rows,
+                   reader_.PendingRows(job, job.record.checked, limit));
   if (rows.empty()) {
     return rows;
   }
@@ -216,7 +243,7 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& j
   const int64_t count = static_cast<int64_t>(rows.size());
   job.record.counts.pending -= count;
   job.record.counts.running += count;
-  if (job.record.state == JobState::kQueued) {
+  if (job.record.state != JobState::kRunning) {
     job.record.state = JobState::kRunning;
     job.record.start_time_us = now_us;
   }
@@ -337,60 +364,52 @@ absl::Status SqliteWriter::Unclaim(const std::vector<RowProgress>& rows, bool co
 
 absl::Status SqliteWriter::PauseJob(const std::string& job_id) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
-  switch (job.record.state) {
-    case JobState::kQueued:
-    case JobState::kRunning:
-      job.record.state = JobState::kPaused;
-      return Save(job);
-    case JobState::kPaused:
-      return absl::OkStatus();
-    case JobState::kReceiving:
-      return NoSuchJob(job_id);
-    default:
-      return HasEnded(job.record, "paused");
+  if (job.record.state == JobState::kReceiving) {
+    return NoSuchJob(job_id);
   }
+  if (!IsOpen(job.record.state)) {
+    return HasEnded(job.record, "paused");
+  }
+  job.record.state = JobState::kPaused;
+  return Save(job);
 }
 
 absl::Status SqliteWriter::ResumeJob(const std::string& job_id) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
-  switch (job.record.state) {
-    case JobState::kPaused:
-      job.record.state =
-          job.record.start_time_us == 0 ? JobState::kQueued : JobState::kRunning;
-      return Save(job);
-    case JobState::kQueued:
-    case JobState::kRunning:
-      return absl::OkStatus();
-    case JobState::kReceiving:
-      return NoSuchJob(job_id);
-    default:
-      return HasEnded(job.record, "resumed");
+  if (job.record.state == JobState::kReceiving) {
+    return NoSuchJob(job_id);
   }
+  if (!IsOpen(job.record.state)) {
+    return HasEnded(job.record, "resumed");
+  }
+  job.record.state =
+      job.record.start_time_us == 0 ? WaitingState(job.record) : JobState::kRunning;
+  return Save(job);
 }
 
 absl::Status SqliteWriter::RequestCancel(const std::string& job_id) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
   switch (job.record.state) {
-    case JobState::kQueued:
-    case JobState::kRunning:
-    case JobState::kPaused:
-      job.record.state = JobState::kCancelling;
-      job.record.end_state = JobState::kCancelled;
-      return Save(job);
     case JobState::kCancelling:
     case JobState::kCancelled:
       return absl::OkStatus();
     case JobState::kReceiving:
       return NoSuchJob(job_id);
     default:
-      return HasEnded(job.record, "cancelled");
+      break;
   }
+  if (!IsOpen(job.record.state)) {
+    return HasEnded(job.record, "cancelled");
+  }
+  job.record.state = JobState::kCancelling;
+  job.record.end_state = JobState::kCancelled;
+  return Save(job);
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteWriter::ExpireJobs(int64_t now_us) {
   ASSIGN_OR_RETURN(
       std::vector<std::string> job_ids,
-      JobIds("SELECT id FROM jobs INDEXED BY jobs_open WHERE state < 6 AND state IN (1, 3, 4)"
+      JobIds("SELECT id FROM jobs INDEXED BY jobs_open WHERE state < 6 AND state IN (1, 2, 3, 4)"
              " AND expire_time_us > 0 AND expire_time_us <= ?",
              {now_us}));
   for (const std::string& job_id : job_ids) {
@@ -406,7 +425,7 @@ absl::StatusOr<std::vector<std::string>> SqliteWriter::ExpireJobs(int64_t now_us
 absl::Status SqliteWriter::FailJob(const std::string& job_id, const std::string& error,
                                    int64_t now_us) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
-  if (job.record.state != JobState::kQueued && job.record.state != JobState::kRunning) {
+  if (!IsRunnable(job.record.state)) {
     return absl::OkStatus();
   }
   job.record.state = JobState::kCancelling;
@@ -483,7 +502,8 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
       SqliteStatement statement,
       connection_.Prepare("UPDATE jobs SET state = ?, next_index = ?, total = ?, pending = ?,"
                           " running = ?, succeeded = ?, failed = ?, cancelled = ?, expired = ?,"
-                          " end_state = ?,"
+                          " end_state = ?, checked = ?, checked_prompts = ?,"
+                          " checked_prompt_tokens = ?, longest_prompt_tokens = ?,"
                           " prompt_tokens = ?, output_tokens = ?, last_seq = ?, start_time_us = ?,"
                           " end_time_us = ?, error = ?, error_crc = ? WHERE number = ?"));
   const JobRecord& record = job.record;
@@ -491,7 +511,9 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
   statement.Bind(static_cast<int64_t>(record.state)).Bind(job.next_index).Bind(counts.total);
   statement.Bind(counts.pending).Bind(counts.running).Bind(counts.succeeded).Bind(counts.failed);
   statement.Bind(counts.cancelled).Bind(counts.expired);
-  statement.Bind(static_cast<int64_t>(record.end_state));
+  statement.Bind(static_cast<int64_t>(record.end_state)).Bind(record.checked);
+  statement.Bind(record.checked_prompts).Bind(record.checked_prompt_tokens);
+  statement.Bind(record.longest_prompt_tokens);
   statement.Bind(record.prompt_tokens).Bind(record.output_tokens);
   statement.Bind(record.last_seq).Bind(record.start_time_us).Bind(record.end_time_us);
   return statement.BindBlob(record.error).Bind(BodyCrc(record.error)).Bind(job.number).Run();

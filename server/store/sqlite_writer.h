@@ -28,6 +28,7 @@ class SqliteWriter {
   absl::Status DeleteJob(const std::string& job_id);
   absl::Status PurgeResults(const std::string& job_id);
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows);
+  absl::Status SaveChecked(const CheckedRows& rows);
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us);
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us);

@@ -3,6 +3,7 @@
 //   lock         held (flock) for the daemon's life
 //   store.sqlite jobs, rows, results
 //   jobs/        one immutable input file a job
+//   prompts/     token ids of prompts that were checked; may be lost
 //   uploads/     inputs that are being received; those of interrupted uploads for a day
 #pragma once
 

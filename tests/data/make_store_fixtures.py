@@ -24,7 +24,7 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def add_job(db, number, name, state, rows, report, error=b""):
+def add_job(db, version, number, name, state, rows, report, error=b""):
     """`rows`: one (row state, seq or 0) each."""
     states = [row[0] for row in rows]
     spec = b"spec"
@@ -48,6 +48,11 @@ def add_job(db, number, name, state, rows, report, error=b""):
             body = f"result of row {index}".encode()
             db.execute("INSERT INTO results VALUES(?, ?, ?, ?)",
                        (number << 40 | seq, index, body, crc32c(body)))
+            if version >= 3:
+                db.execute("UPDATE rows SET seq = ? WHERE job = ? AND idx = ?",
+                           (seq, number, index))
+    if version >= 3 and error:
+        db.execute("UPDATE jobs SET end_state = 7 WHERE number = ?", (number,))
 
 
 def main(version):
@@ -60,10 +65,12 @@ def main(version):
     db.execute("PRAGMA application_id=0x4E534A53")
     db.execute(f"PRAGMA user_version={version}")
     report = b"report" if version >= 2 else None
-    add_job(db, 1, "done", 6, [(2, 2), (2, 3), (2, 1)], report)
-    add_job(db, 2, "open", 3, [(2, 1), (5, 0)], report)
-    add_job(db, 3, "failing", 5, [(0, 0)], report, b"error")
-    add_job(db, 4, "cancelling", 5, [(0, 0)], report)
+    add_job(db, version, 1, "done", 6, [(2, 2), (2, 3), (2, 1)], report)
+    add_job(db, version, 2, "open", 3, [(2, 1), (5, 0)], report)
+    add_job(db, version, 3, "failing", 5, [(0, 0)], report, b"error")
+    add_job(db, version, 4, "cancelling", 5, [(0, 0)], report)
+    if version >= 3:
+        add_job(db, version, 5, "queued", 1, [(0, 0), (0, 0)], report)
     db.execute("INSERT INTO meta VALUES('clean', 1)")
     db.commit()
     db.close()

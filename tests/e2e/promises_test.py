@@ -29,7 +29,7 @@ ARGUMENTS.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
 # kernels/base/failpoint.h; all that a job's life passes.
 FAILPOINTS = ["chunk_written", "chunk_synced", "finish_received", "input_synced", "input_renamed",
               "directory_synced", "rows_committed", "job_committed", "reply_given",
-              "claim_committed", "model_loaded", "sweep_done", "publish_begun",
+              "check_committed", "claim_committed", "model_loaded", "sweep_done", "publish_begun",
               "publish_committed", "subscribers_told", "change_committed", "delete_committed",
               "purge_step", "file_removal", "drain_begun", "drain_given_back"]
 # Passed only by uploads that break off.

@@ -80,8 +80,8 @@ class FakeEngineControl {
 };
 
 struct FakeEngineOptions {
-  int64_t context_tokens = 512;
-  int64_t vocabulary = 1000;
+  int64_t context_tokens = 256;  // as the tiny packs say, whose limits the daemon checks
+  int64_t vocabulary = 331;
   int64_t page_positions = 32;
   int64_t budget_pages = 1 << 20;
 };

@@ -61,10 +61,8 @@ int Run(int argc, const char* const* argv) {
     std::fprintf(stderr, "fake_nightshiftd: %s\n", status.ToString().c_str());
     return kExitConfig;
   }
-  FakeEngineOptions fake;
-  fake.vocabulary = kVocabulary;
-  return RunDaemon(*line, [fake](const EngineOptions& options) {
-    return FakeEngine::Create(options, fake, nullptr);
+  return RunDaemon(*line, [](const EngineOptions& options) {
+    return FakeEngine::Create(options, FakeEngineOptions(), nullptr);
   });
 }
 

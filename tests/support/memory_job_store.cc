@@ -67,8 +67,8 @@ void AddResult(MemoryJob& job, MemoryRow& row, const std::string& body) {
   job.results.push_back({.seq = row.seq, .index = row.input.index, .body = body});
 }
 
-bool IsOpen(JobState state) {
-  return state == JobState::kQueued || state == JobState::kRunning || state == JobState::kPaused;
+JobState WaitingState(const JobRecord& job) {
+  return job.checked < job.counts.total ? JobState::kValidating : JobState::kQueued;
 }
 
 }  // namespace
@@ -272,7 +272,7 @@ absl::Status MemoryJobStore::FinishReceiving(const std::string& job_id, int64_t 
   if (job->record.state != JobState::kReceiving) {
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " was received before"));
   }
-  job->record.state = JobState::kQueued;
+  job->record.state = WaitingState(job->record);
   Settle(*job, now_us);
   return absl::OkStatus();
 }
@@ -305,11 +305,32 @@ absl::StatusOr<MemoryJob*> MemoryJobStore::FindVisibleToChange(const std::string
   return FindToChange(job_id);
 }
 
-std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, int64_t limit) {
+absl::Status MemoryJobStore::SaveChecked(const CheckedRows& rows) {
+  const absl::StatusOr<MemoryJob*> job = FindToChange(rows.job_id);
+  if (!job.ok() || rows.end_index <= (*job)->record.checked) {
+    return absl::OkStatus();
+  }
+  JobRecord& record = (*job)->record;
+  record.checked = rows.end_index;
+  record.checked_prompts += rows.prompts;
+  record.checked_prompt_tokens += rows.prompt_tokens;
+  record.longest_prompt_tokens =
+      std::max(record.longest_prompt_tokens, rows.longest_prompt_tokens);
+  if (record.state == JobState::kValidating) {
+    record.state = WaitingState(record);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, int64_t end_index,
+                                                    int64_t limit) {
   const MemoryJob& job = *Find(job_id, /*visible=*/false);
   std::vector<ClaimedRow> rows;
-  for (size_t i = 0; i < job.rows.size() && static_cast<int64_t>(rows.size()) < limit; ++i) {
+  for (size_t i = 0; static_cast<int64_t>(i) < end_index; ++i) {
     const MemoryRow& row = job.rows[i];
+    if (static_cast<int64_t>(rows.size()) == limit) {
+      break;
+    }
     if (row.state == RowState::kPending) {
       rows.push_back({.job_id = job_id,
                       .index = row.input.index,
@@ -327,16 +348,16 @@ absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::Claim(const std::string&
                                                               int64_t limit, int64_t now_us) {
   ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
   JobRecord& record = job->record;
-  if (record.state != JobState::kQueued && record.state != JobState::kRunning) {
+  if (!IsRunnable(record.state)) {
     return std::vector<ClaimedRow>();
   }
-  std::vector<ClaimedRow> rows = PendingRows(job_id, limit);
+  std::vector<ClaimedRow> rows = PendingRows(job_id, record.checked, limit);
   for (ClaimedRow& claimed : rows) {
     MemoryRow& row = job->rows[static_cast<size_t>(claimed.index)];
     row.state = RowState::kRunning;
     claimed.attempt = ++row.attempt;
   }
-  if (!rows.empty() && record.state == JobState::kQueued) {
+  if (!rows.empty() && record.state != JobState::kRunning) {
     record.state = JobState::kRunning;
     record.start_time_us = now_us;
   }
@@ -428,7 +449,7 @@ absl::Status MemoryJobStore::ResumeJob(const std::string& job_id) {
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " is ending or has ended"));
   }
   if (record.state == JobState::kPaused) {
-    record.state = record.start_time_us == 0 ? JobState::kQueued : JobState::kRunning;
+    record.state = record.start_time_us == 0 ? WaitingState(record) : JobState::kRunning;
   }
   return absl::OkStatus();
 }
@@ -467,7 +488,7 @@ absl::Status MemoryJobStore::FailJob(const std::string& job_id, const std::strin
                                      int64_t now_us) {
   ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
   JobRecord& record = job->record;
-  if (record.state == JobState::kQueued || record.state == JobState::kRunning) {
+  if (IsRunnable(record.state)) {
     record.state = JobState::kCancelling;
     record.end_state = JobState::kFailed;
     record.error = error;
@@ -602,7 +623,11 @@ absl::StatusOr<std::vector<StoredRow>> MemoryJobStore::ReadRows(const std::strin
   for (size_t i = static_cast<size_t>(first_index);
        i < job->rows.size() && static_cast<int64_t>(rows.size()) < limit; ++i) {
     const NewRow& row = job->rows[i].input;
-    rows.push_back({.index = row.index, .offset = row.offset, .length = row.length});
+    rows.push_back({.index = row.index,
+                    .offset = row.offset,
+                    .length = row.length,
+                    .line = row.line,
+                    .has_result = job->rows[i].seq > 0});
   }
   return rows;
 }
@@ -629,10 +654,11 @@ absl::StatusOr<std::vector<std::string>> MemoryJobStore::EndedBefore(int64_t end
 absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::NextUnfinished(const std::string& job_id,
                                                                        int64_t limit) {
   const Access access(*this);
-  if (Find(job_id, /*visible=*/true) == nullptr) {
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  if (job == nullptr) {
     return NoSuchJob(job_id);
   }
-  return PendingRows(job_id, limit);
+  return PendingRows(job_id, job->record.counts.total, limit);
 }
 
 absl::StatusOr<std::vector<std::string>> MemoryJobStore::InputFiles() {

@@ -59,6 +59,7 @@ class MemoryJobStore : public JobStore {
   absl::Status DeleteJob(const std::string& job_id) override;
   absl::Status PurgeResults(const std::string& job_id) override;
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
+  absl::Status SaveChecked(const CheckedRows& rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
@@ -106,7 +107,7 @@ class MemoryJobStore : public JobStore {
   absl::StatusOr<MemoryJob*> FindToChange(const std::string& job_id);
   // FindToChange of a job that is not in kReceiving.
   absl::StatusOr<MemoryJob*> FindVisibleToChange(const std::string& job_id);
-  std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t limit);
+  std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t end_index, int64_t limit);
 
   MemoryDisk& disk_;
   Mutex mutex_;

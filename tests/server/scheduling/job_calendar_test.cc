@@ -86,7 +86,7 @@ TEST(JobCalendarTest, RefusesWhatIsNoWindow) {
 TEST(JobCalendarTest, AJobWithoutTimesMayAlwaysRun) {
   const JobCalendar calendar;
   EXPECT_TRUE(calendar.MayRun(0));
-  EXPECT_EQ(calendar.NextChange(0), kNever);
+  EXPECT_EQ(calendar.NextChange(0), kNeverUs);
 }
 
 TEST(JobCalendarTest, AJobWaitsForItsTimeAndThenForItsWindow) {

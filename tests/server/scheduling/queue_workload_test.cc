@@ -20,8 +20,8 @@ TEST(QueueWorkloadTest, TakesTheBestThatIsKnownOfALength) {
                                         .max_output_tokens = 64},
                                        {.rows = 10,
                                         .row_bytes = 400,
-                                        .prepared_rows = 3,
-                                        .prepared_tokens = 700,
+                                        .checked_rows = 3,
+                                        .checked_tokens = 700,
                                         .finished_rows = 31,
                                         .finished_prompt_tokens = 3100,
                                         .finished_output_tokens = 31,
@@ -33,7 +33,7 @@ TEST(QueueWorkloadTest, TakesTheBestThatIsKnownOfALength) {
   EXPECT_EQ(workload.classes[1].prompt_tokens, 101) << "a quarter of the bytes";
   EXPECT_EQ(workload.classes[2].prompt_tokens, 100) << "as those that have finished";
   EXPECT_EQ(workload.classes[2].output_tokens, 11);
-  EXPECT_EQ(workload.classes[3].prompt_tokens, 234) << "as those that were tokenized";
+  EXPECT_EQ(workload.classes[3].prompt_tokens, 234) << "as those that were checked";
   EXPECT_EQ(workload.classes[3].output_tokens, 64) << "too few have finished";
 }
 
@@ -56,15 +56,15 @@ TEST(QueueWorkloadTest, StaysWithinTheContext) {
 
 TEST(QueueWorkloadTest, ExpectsALongestPromptAboveTheMean) {
   EXPECT_EQ(LongestRequestTokens(std::vector<QueuedJob>{{.rows = 1,
-                                                         .prepared_rows = 2,
-                                                         .prepared_tokens = 200,
+                                                         .checked_rows = 2,
+                                                         .checked_tokens = 200,
                                                          .longest_prompt = 110,
                                                          .max_output_tokens = 10}},
                                  kContext),
             410);
   EXPECT_EQ(LongestRequestTokens(std::vector<QueuedJob>{{.rows = 1,
-                                                         .prepared_rows = 20,
-                                                         .prepared_tokens = 2000,
+                                                         .checked_rows = 20,
+                                                         .checked_tokens = 2000,
                                                          .longest_prompt = 900,
                                                          .max_output_tokens = 10}},
                                  kContext),

@@ -1,7 +1,10 @@
+// The preparer, and the ids that it keeps.
 #include "server/scheduling/request_preparer.h"
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,11 +39,29 @@ class RequestPreparerTest : public ::testing::Test {
     text_ = std::move(text);
   }
 
+  // A tokenizer with one token a byte.
+  static ModelTextPtr TextOfBytes() {
+    TokenizerSpec spec;
+    for (int byte = 0; byte < 256; ++byte) {
+      spec.tokens.emplace_back(1, static_cast<char>(byte));
+    }
+    auto encoder = PromptEncoder::Create(std::move(spec), "");
+    CHECK(encoder.ok());
+    auto text = std::make_shared<ModelText>();
+    text->model = "bytes";
+    text->encoder = *std::move(encoder);
+    text->context_tokens = 100;
+    text->vocabulary = 256;
+    text->digest = 1;
+    return text;
+  }
   // A job whose input is these lines, as tasks.
   std::vector<RowTask> MakeTasks(const std::vector<std::string>& lines) {
     std::ofstream file(folder_.path() + "/input");
     JobRecord record;
     record.id = "job";
+    record.uid = "uid";
+    record.counts.total = 9;
     record.input_format = v1::INPUT_FORMAT_JSONL;
     record.input_file = "input";
     const JobContextPtr job = MakeJobContext(record, folder_.path(), ComputeType::kF32);
@@ -61,7 +82,7 @@ class RequestPreparerTest : public ::testing::Test {
     return tasks;
   }
   PreparedRow PrepareLine(const std::string& line) {
-    return PrepareRow(MakeTasks({line})[0], ParseLimits());
+    return PrepareRow(MakeTasks({line})[0], ParseLimits(), nullptr);
   }
 
   TemporaryFolder folder_;
@@ -157,15 +178,45 @@ TEST_F(RequestPreparerTest, RefusesARowBeyondTheLineLimitWithoutReadingIt) {
   ParseLimits limits;
   limits.max_line_bytes = 3;
   task.row.offset = int64_t{1} << 50;
-  EXPECT_THAT(PrepareRow(task, limits).status,
+  EXPECT_THAT(PrepareRow(task, limits, nullptr).status,
               StatusIs(absl::StatusCode::kInvalidArgument, "limit is 3"));
 }
 
 TEST_F(RequestPreparerTest, InputThatEndsTooEarlyIsDataLoss) {
   RowTask task = MakeTasks({R"({"prompt": [3]})"})[0];
   task.row.length += 100;
-  EXPECT_THAT(PrepareRow(task, ParseLimits()).status,
+  EXPECT_THAT(PrepareRow(task, ParseLimits(), nullptr).status,
               StatusIs(absl::StatusCode::kDataLoss, "ends before"));
+}
+
+TEST_F(RequestPreparerTest, ChecksRowsBesideThoseThatRunAndKeepsTheirOrder) {
+  RequestPreparer preparer({.num_threads = 3, .max_ready_tokens = 1, .limits = {}, .on_ready = {}});
+  std::vector<std::string> lines(40, R"({"prompt": [3, 4, 5]})");
+  lines[7] = R"({"id": "bad", "prompt": [100]})";
+  preparer.Push(MakeTasks({R"({"prompt": [3]})", R"({"prompt": [3]})"}));  // nobody takes them
+  const std::vector<CheckedRow> rows = preparer.Check(MakeTasks(lines));
+  ASSERT_EQ(rows.size(), 40U);
+  EXPECT_EQ(rows[6].prompt_tokens, 3);
+  EXPECT_OK(rows[6].status);
+  EXPECT_THAT(rows[7].status, StatusIs(absl::StatusCode::kInvalidArgument, "token id 100"));
+  EXPECT_EQ(rows[7].header.custom_id, "bad");
+  EXPECT_EQ(rows[39].header.index, 39);
+  EXPECT_EQ(preparer.num_rows(), 2) << "those that were pushed";
+  preparer.StopChecks();
+  EXPECT_THAT(preparer.Check(MakeTasks(lines)), IsEmpty());
+}
+
+TEST_F(RequestPreparerTest, TokenizesAPromptOnce) {
+  text_ = TextOfBytes();
+  KeptPrompts kept({.directory = folder_.path() + "/prompts", .max_bytes = 1 << 20});
+  RowTask task = MakeTasks({R"({"prompt": "some text"})"})[0];
+  const PreparedRow first = PrepareRow(task, ParseLimits(), &kept);
+  ASSERT_OK(first.status);
+  EXPECT_EQ(first.request.prompt.size(), 9U);
+  const PromptKey key = {.job_uid = "uid", .job_rows = 9, .index = 0, .text_digest = 1};
+  ASSERT_EQ(kept.Find(key), first.request.prompt);
+  kept.Keep(key, std::vector<int32_t>{20, 21});  // stands for them, so that it shows
+  EXPECT_THAT(PrepareRow(task, ParseLimits(), &kept).request.prompt, ElementsAre(20, 21));
 }
 
 TEST_F(RequestPreparerTest, ThePoolPreparesEveryRowAndSaysSo) {
@@ -208,6 +259,122 @@ TEST_F(RequestPreparerTest, RowsThatNobodyBeganCanBeTakenBack) {
   EXPECT_EQ(preparer.TakeQueued()[0].row.index, 0);
   EXPECT_EQ(preparer.num_rows(), 0);
   EXPECT_THAT(preparer.TakeQueued(), IsEmpty());
+}
+
+class KeptPromptsTest : public ::testing::Test {
+ protected:
+  PromptKey Key(int64_t index, const std::string& uid = "uid") const {
+    return {.job_uid = uid, .job_rows = 100, .index = index, .text_digest = 7};
+  }
+  std::string directory() const { return folder_.path() + "/prompts"; }
+  KeptPrompts Make(int64_t max_bytes = 1 << 20) const {
+    return KeptPrompts({.directory = directory(), .max_bytes = max_bytes});
+  }
+
+  TemporaryFolder folder_;
+  const std::vector<int32_t> ids_ = {5, 6, 7};
+};
+
+TEST_F(KeptPromptsTest, FindsWhatWasKeptAlsoAfterARestart) {
+  {
+    KeptPrompts kept = Make();
+    kept.Keep(Key(3), ids_);
+    kept.Keep(Key(99), {});
+    kept.Keep(Key(0, "other"), std::vector<int32_t>{1});
+    EXPECT_EQ(kept.Find(Key(3)), ids_);
+    EXPECT_EQ(kept.Find(Key(4)), std::nullopt);
+    EXPECT_EQ(kept.Find(Key(3, "nobody")), std::nullopt);
+  }
+  KeptPrompts kept = Make();
+  EXPECT_EQ(kept.Find(Key(3)), ids_);
+  EXPECT_EQ(kept.Find(Key(99)), std::vector<int32_t>());
+  EXPECT_EQ(kept.num_bytes(), 2 * 1600 + 4 * 4);
+  kept.Keep(Key(4), std::vector<int32_t>{8});
+  EXPECT_EQ(kept.Find(Key(4)), std::vector<int32_t>{8});
+  EXPECT_EQ(kept.Find(Key(3)), ids_) << "goes on behind what is there";
+}
+
+TEST_F(KeptPromptsTest, IdsOfAnotherPackAreNotFound) {
+  KeptPrompts kept = Make();
+  kept.Keep(Key(3), ids_);
+  PromptKey key = Key(3);
+  key.text_digest = 8;
+  EXPECT_EQ(kept.Find(key), std::nullopt);
+}
+
+// Whatever happens to the file, ids come back as they were or not at all.
+TEST_F(KeptPromptsTest, DamagedIdsAreNeverFound) {
+  for (const int64_t index : {0, 1}) {
+    KeptPrompts kept = Make();
+    kept.Keep(Key(index), ids_);
+  }
+  const std::string path = directory() + "/uid";
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (int64_t bit = 0; bit < 8 * size; ++bit) {
+    if (bit >= 8 * 32 && bit < 8 * 1600) {
+      bit = 8 * 1600;  // entries of rows that are not kept
+    }
+    const auto flip = [&] {
+      file.seekg(bit / 8);
+      const int byte = file.get();
+      file.seekp(bit / 8);
+      file.put(static_cast<char>(byte ^ (1 << bit % 8)));
+      file.flush();
+    };
+    flip();
+    KeptPrompts kept = Make();
+    int found = 0;
+    for (const int64_t index : {0, 1}) {
+      const auto ids = kept.Find(Key(index));
+      found += ids.has_value() ? 1 : 0;
+      EXPECT_TRUE(!ids.has_value() || *ids == ids_) << "bit " << bit;
+    }
+    EXPECT_EQ(found, 1) << "bit " << bit;
+    flip();
+  }
+  for (int64_t bytes = size - 1; bytes >= 0; bytes -= 7) {
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes));
+    KeptPrompts kept = Make();
+    EXPECT_EQ(kept.Find(Key(1)), std::nullopt) << bytes;
+    kept.Keep(Key(2), std::vector<int32_t>{9});
+    EXPECT_EQ(kept.Find(Key(2)), std::vector<int32_t>{9}) << bytes;
+  }
+}
+
+TEST_F(KeptPromptsTest, StaysWithinItsBoundAndHasRoomAgainWhenJobsEnd) {
+  KeptPrompts kept = Make(2000);
+  kept.Keep(Key(0), std::vector<int32_t>(90, 1));
+  kept.Keep(Key(1), std::vector<int32_t>(20, 2));
+  EXPECT_TRUE(kept.Find(Key(0)).has_value());
+  EXPECT_EQ(kept.Find(Key(1)), std::nullopt);
+  EXPECT_EQ(kept.num_bytes(), 1600 + 360);
+  kept.Retain({"later"});
+  EXPECT_EQ(kept.num_bytes(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(directory()));
+  kept.Keep(Key(1, "later"), std::vector<int32_t>(20, 2));
+  kept.Retain({"later"});
+  EXPECT_TRUE(kept.Find(Key(1, "later")).has_value());
+}
+
+TEST_F(KeptPromptsTest, KeepsNothingWithoutABudgetOrRoomOnTheDisk) {
+  KeptPrompts none = Make(0);
+  none.Keep(Key(0), ids_);
+  EXPECT_EQ(none.Find(Key(0)), std::nullopt);
+  KeptPrompts reserved({.directory = directory(),
+                        .max_bytes = 1 << 20,
+                        .disk_reserve_bytes = int64_t{1} << 60});
+  reserved.Keep(Key(0), ids_);
+  EXPECT_EQ(reserved.Find(Key(0)), std::nullopt);
+}
+
+TEST_F(KeptPromptsTest, RemovesFilesOfJobsThatAreGoneAtTheStart) {
+  Make().Keep(Key(0, "gone"), ids_);
+  Make().Keep(Key(0, "open"), ids_);
+  KeptPrompts kept = Make();
+  kept.Retain({"open"});
+  EXPECT_FALSE(std::filesystem::exists(directory() + "/gone"));
+  EXPECT_EQ(kept.Find(Key(0, "open")), ids_);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "server/input/rpc_error.h"
+#include "server/scheduling/preflight.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/request_options.h"
 #include "tests/support/runner_world.h"
@@ -23,6 +24,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::string ReasonOf(const v1::Result& result) {
@@ -346,7 +348,7 @@ TEST_P(RunnerTest, JobsThatWereThereBeforeItStartedRun) {
 TEST_P(RunnerTest, BadRowsHarmNoOthers) {
   std::vector<InputRow> rows = MakeRows(6);
   rows[0].line = "{\"prompt\": ";
-  rows[1].line = TokenRow("long", std::vector<int32_t>(512, 20)).line;
+  rows[1].line = TokenRow("long", std::vector<int32_t>(256, 20)).line;
   rows[2].line = TokenRow("foreign", {5000}).line;
   rows[3].line = R"({"id": "text", "prompt": "text without a tokenizer"})";
   rows[4].line = R"({"id": "stop", "prompt": [20], "stop": "x"})";
@@ -361,7 +363,7 @@ TEST_P(RunnerTest, BadRowsHarmNoOthers) {
   }
   EXPECT_EQ(ReasonOf(results[0]), "INPUT_MALFORMED");
   EXPECT_EQ(ReasonOf(results[1]), "PROMPT_TOO_LONG");
-  EXPECT_THAT(results[1].error().message(), HasSubstr("512 tokens"));
+  EXPECT_THAT(results[1].error().message(), HasSubstr("256 tokens"));
   EXPECT_EQ(results[1].custom_id(), "long");
   EXPECT_EQ(ReasonOf(results[2]), "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(ReasonOf(results[3]), "INPUT_MALFORMED");
@@ -380,7 +382,7 @@ TEST_P(RunnerTest, ARowWhoseInputIsGoneFailsAlone) {
 }
 
 TEST_P(RunnerTest, OutputOfTheDefaultLengthEndsAtTheContext) {
-  InputRow row = TokenRow("row-0", std::vector<int32_t>(510, 20));
+  InputRow row = TokenRow("row-0", std::vector<int32_t>(254, 20));
   v1::JobSpec spec = Spec(100);
   spec.mutable_sampling()->clear_max_output_tokens();
   world_.Start();
@@ -388,6 +390,96 @@ TEST_P(RunnerTest, OutputOfTheDefaultLengthEndsAtTheContext) {
   world_.WaitForEnd("job");
   EXPECT_LE(world_.Results("job")[0].completion().usage().output_tokens(), 2);
   ExpectCompletions("job", {row}, spec);
+}
+
+// A job waits for its time, no engine is made, and all that can be known of its rows is known.
+TEST_P(RunnerTest, RowsAreCheckedWhileNothingRuns) {
+  std::vector<InputRow> rows = MakeRows(5000);
+  rows[4900] = TokenRow("row-4900", {5000});
+  rows[17] = TokenRow("row-17", std::vector<int32_t>(256, 20));
+  v1::JobSpec spec = Spec(4);
+  spec.mutable_not_before()->set_seconds(int64_t{1} << 40);
+  world_.StartStore();
+  world_.Submit("job", rows, spec);
+  EXPECT_EQ(world_.Job("job").state, JobState::kValidating);
+  world_.Start();
+  const JobRecord job = world_.WaitUntil(
+      "job", [](const JobRecord& record) { return record.state == JobState::kQueued; });
+  EXPECT_EQ(job.checked, 5000);
+  EXPECT_EQ(job.checked_prompts, 4998);
+  EXPECT_EQ(job.longest_prompt_tokens, 13);
+  int64_t tokens = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    tokens += i == 17 || i == 4900 ? 0 : static_cast<int64_t>(rows[i].prompt.size());
+  }
+  EXPECT_EQ(job.checked_prompt_tokens, tokens);
+  EXPECT_EQ(job.counts.failed, 2);
+  EXPECT_EQ(job.counts.pending, 4998);
+  EXPECT_EQ(ReasonOf(world_.Results("job")[17]), "PROMPT_TOO_LONG");
+  EXPECT_THAT(world_.control.created(), IsEmpty());
+}
+
+TEST_P(RunnerTest, ACheckGoesOnWhereItWasAfterARestart) {
+  world_.options.engine.max_block_requests = 256;
+  v1::JobSpec spec = Spec(4);
+  const std::vector<InputRow> rows = MakeRows(5000);
+  world_.StartStore();
+  world_.Submit("job", rows, spec);
+  // As a daemon leaves it that was killed.
+  world_.Write("job", [](JobStore& store) {
+    return store.SaveChecked({.job_id = "job",
+                              .end_index = 3000,
+                              .prompts = 3000,
+                              .prompt_tokens = 1,
+                              .longest_prompt_tokens = 1});
+  });
+  world_.Start();
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.counts.succeeded, 5000);
+  EXPECT_EQ(job.checked_prompts, 5000);
+  int64_t tokens = 1;
+  for (size_t i = 3000; i < rows.size(); ++i) {
+    tokens += static_cast<int64_t>(rows[i].prompt.size());
+  }
+  EXPECT_EQ(job.checked_prompt_tokens, tokens);
+  ExpectCompletions("job", rows, spec);
+}
+
+TEST_P(RunnerTest, AJobThatRejectsInvalidRowsFailsBeforeItRuns) {
+  world_.options.engine.max_block_requests = 256;
+  std::vector<InputRow> rows = MakeRows(3000);
+  rows[2500] = TokenRow("row-2500", {5000});
+  v1::JobSpec spec = Spec(4);
+  spec.set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+  world_.Start();
+  world_.Submit("bad", rows, spec);
+  const JobRecord bad = world_.WaitForEnd("bad");
+  EXPECT_EQ(bad.state, JobState::kFailed);
+  EXPECT_EQ(bad.counts.failed, 3000);
+  EXPECT_THAT(bad.error, HasSubstr("line 2501"));
+  EXPECT_THAT(bad.error, HasSubstr("token id 5000"));
+  EXPECT_THAT(world_.control.created(), IsEmpty()) << "no model was loaded for it";
+  rows.resize(2500);
+  world_.Submit("good", rows, spec);
+  EXPECT_EQ(world_.WaitForEnd("good").state, JobState::kSucceeded);
+  ExpectCompletions("good", rows, spec);
+}
+
+TEST_P(RunnerTest, JobsCanBePausedCancelledAndDeletedWhileTheyAreChecked) {
+  world_.options.engine.max_block_requests = 256;
+  world_.StartStore();
+  for (const char* id : {"paused", "cancelled", "deleted", "other"}) {
+    world_.Submit(id, MakeRows(3000), Spec(4));
+  }
+  world_.Write("paused", [](JobStore& store) { return store.PauseJob("paused"); });
+  world_.Start();
+  world_.Cancel("cancelled");
+  world_.Write("deleted", [](JobStore& store) { return store.DeleteJob("deleted"); });
+  EXPECT_EQ(world_.WaitForEnd("cancelled").state, JobState::kCancelled);
+  EXPECT_EQ(world_.WaitForEnd("other").state, JobState::kSucceeded);
+  EXPECT_EQ(world_.Job("paused").checked, 0);
+  world_.Write("paused", [](JobStore& store) { return store.ResumeJob("paused"); });
+  EXPECT_EQ(world_.WaitForEnd("paused").counts.succeeded, 3000);
 }
 
 TEST_P(RunnerTest, LogprobsComeWhenAsked) {
@@ -476,8 +568,8 @@ TEST_P(RunnerTest, CancelEndsRowsOfSeveralChoicesOnce) {
 
 TEST_P(RunnerTest, ARowOfSeveralChoicesBeyondTheWholeBudgetFailsOnce) {
   std::vector<InputRow> rows = MakeRows(3);
-  rows[1] = TokenRow("row-1", std::vector<int32_t>(300, 20));
-  world_.fake_engine.budget_pages = 8;
+  rows[1] = TokenRow("row-1", std::vector<int32_t>(200, 20));
+  world_.fake_engine.budget_pages = 6;
   world_.Start();
   world_.Submit("job", rows, ChoicesSpec(4, 3));
   EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 2);
@@ -581,7 +673,7 @@ TEST_P(RunnerTest, ProgressBecomesDurableAtTheFirstSweepEdgeAfterTheInterval) {
   world_.control.HoldSweeps();
   world_.control.AllowSweeps(3);
   world_.Start();
-  world_.Submit("job", {TokenRow("row-0", {30, 31})}, Spec(400));
+  world_.Submit("job", {TokenRow("row-0", {30, 31})}, Spec(200));
   world_.control.WaitForHeldSweep();
   world_.Settle();
   EXPECT_EQ(world_.UnfinishedAfterCrash("job")[0].progress, "");
@@ -777,8 +869,8 @@ TEST_P(RunnerTest, EvictedRequestsJoinAgain) {
 
 TEST_P(RunnerTest, ARequestBeyondTheWholeBudgetFailsAlone) {
   std::vector<InputRow> rows = MakeRows(4);
-  rows[1] = TokenRow("row-1", std::vector<int32_t>(300, 20));
-  world_.fake_engine.budget_pages = 8;  // of 32 positions
+  rows[1] = TokenRow("row-1", std::vector<int32_t>(200, 20));
+  world_.fake_engine.budget_pages = 6;  // of 32 positions
   world_.Start();
   world_.Submit("job", rows, Spec(4));
   EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 3);
@@ -871,6 +963,30 @@ INSTANTIATE_TEST_SUITE_P(Stores, RunnerTest,
                          [](const auto& kind) {
                            return kind.param == StoreKind::kMemory ? "memory" : "sqlite";
                          });
+
+TEST(ChooseJobToCheckTest, GoesByWhoRunsOutThenByPriority) {
+  const auto make = [](const std::string& id, int32_t priority, int64_t checked, int64_t done) {
+    JobRecord job;
+    job.id = id;
+    job.priority = priority;
+    job.state = done > 0 ? JobState::kRunning : JobState::kValidating;
+    job.checked = checked;
+    job.counts.total = 1'000'000;
+    job.counts.succeeded = done;
+    job.counts.pending = job.counts.total - done;
+    return job;
+  };
+  std::vector<JobRecord> jobs = {make("high", 3, 500'000, 0), make("far", 2, 900'000, 0),
+                                 make("soon out", 2, 901'000, 900'500), make("new", 2, 0, 0),
+                                 make("whole", 3, 1'000'000, 0), make("paused", 3, 0, 0)};
+  jobs.back().state = JobState::kPaused;
+  std::string order;
+  for (auto job = ChooseJobToCheck(jobs); job != jobs.end(); job = ChooseJobToCheck(jobs)) {
+    order += job->id + ", ";
+    jobs.erase(job);
+  }
+  EXPECT_EQ(order, "new, soon out, high, far, ");
+}
 
 TEST(RunnerDiskTest, AFullDiskPausesTheWorkAndLosesNothing) {
   RunnerWorld world(StoreKind::kMemory);

@@ -105,12 +105,19 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
             .prompt_tokens = 5,
             .output_tokens = 3};
   }
-  void AddJob(const JobRecord& job, const std::vector<NewRow>& rows) {
+  void AddUncheckedJob(const JobRecord& job, const std::vector<NewRow>& rows) {
     ASSERT_OK(Apply([&](JobStore& store) -> absl::Status {
       CHECK(store.InsertJob(job).ok());
       CHECK(store.InsertRows(job.id, rows).ok());
       return store.FinishReceiving(job.id, 2000);
     }));
+  }
+  void SaveChecked(const CheckedRows& rows) {
+    ASSERT_OK(Apply([&](JobStore& store) { return store.SaveChecked(rows); }));
+  }
+  void AddJob(const JobRecord& job, const std::vector<NewRow>& rows) {
+    AddUncheckedJob(job, rows);
+    SaveChecked({.job_id = job.id, .end_index = static_cast<int64_t>(rows.size())});
   }
   void AddJob(const std::string& id, int64_t num_rows) { AddJob(MakeJob(id), MakeRows(num_rows)); }
   std::vector<ClaimedRow> Claim(const std::string& id, int64_t limit) {
@@ -235,6 +242,67 @@ TEST_P(JobStoreTest, AJobOfBadRowsAloneEndsAtAcceptance) {
   AddJob(MakeJob("a"), rows);
   EXPECT_EQ(Job("a").state, JobState::kSucceeded);
   EXPECT_EQ(Job("a").end_time_us, 2000);
+}
+
+TEST_P(JobStoreTest, ClaimsOnlyRowsThatWereCheckedAndTellsHowLongTheyAre) {
+  AddUncheckedJob(MakeJob("a"), MakeRows(5));
+  EXPECT_EQ(Job("a").state, JobState::kValidating);
+  EXPECT_THAT(Claim("a", 10), IsEmpty());
+  EXPECT_EQ(Job("a").state, JobState::kValidating) << "nothing was claimed";
+  SaveChecked({.job_id = "a",
+               .end_index = 2,
+               .prompts = 2,
+               .prompt_tokens = 30,
+               .longest_prompt_tokens = 20});
+  EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(0, 1));
+  EXPECT_EQ(Job("a").state, JobState::kRunning) << "while others are still checked";
+  SaveChecked({.job_id = "a",
+               .end_index = 5,
+               .prompts = 1,
+               .prompt_tokens = 7,
+               .longest_prompt_tokens = 7});
+  SaveChecked({.job_id = "a", .end_index = 5, .prompts = 1, .prompt_tokens = 7});
+  SaveChecked({.job_id = "gone", .end_index = 5});
+  Restart();
+  EXPECT_EQ(Job("a").checked, 5);
+  EXPECT_EQ(Job("a").checked_prompts, 3);
+  EXPECT_EQ(Job("a").checked_prompt_tokens, 37);
+  EXPECT_EQ(Job("a").longest_prompt_tokens, 20);
+  EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(2, 3, 4));
+}
+
+TEST_P(JobStoreTest, AJobIsQueuedOnceItIsCheckedAndCanBePausedOrEndedBefore) {
+  for (const char* id : {"a", "b", "c", "d"}) {
+    AddUncheckedJob(MakeJob(id), MakeRows(2));
+  }
+  SaveChecked({.job_id = "a", .end_index = 2});
+  EXPECT_EQ(Job("a").state, JobState::kQueued);
+  ASSERT_OK(Apply([](JobStore& store) { return store.PauseJob("b"); }));
+  ASSERT_OK(Apply([](JobStore& store) { return store.ResumeJob("b"); }));
+  EXPECT_EQ(Job("b").state, JobState::kValidating);
+  ASSERT_OK(Apply([](JobStore& store) { return store.PauseJob("b"); }));
+  SaveChecked({.job_id = "b", .end_index = 2});
+  EXPECT_EQ(Job("b").state, JobState::kPaused);
+  ASSERT_OK(Apply([](JobStore& store) { return store.ResumeJob("b"); }));
+  EXPECT_EQ(Job("b").state, JobState::kQueued);
+  ASSERT_OK(Apply([](JobStore& store) { return store.RequestCancel("c"); }));
+  EXPECT_EQ(Job("c").state, JobState::kCancelling);
+  EXPECT_THAT(Indices(*store_->NextUnfinished("c", 10)), ElementsAre(0, 1)) << "unchecked ones too";
+  ASSERT_OK(Apply([](JobStore& store) { return store.FailJob("d", "error", 1); }));
+  EXPECT_EQ(Job("d").state, JobState::kCancelling);
+  EXPECT_EQ(Job("d").end_state, JobState::kFailed);
+}
+
+TEST_P(JobStoreTest, TellsWhichRowsHaveAResult) {
+  std::vector<NewRow> rows = MakeRows(3);
+  rows[1].error_body = "bad line";
+  AddJob(MakeJob("a"), rows);
+  const auto stored = store_->ReadRows("a", 0, 10);
+  ASSERT_OK(stored);
+  ASSERT_THAT(*stored, SizeIs(3));
+  EXPECT_FALSE((*stored)[0].has_result);
+  EXPECT_TRUE((*stored)[1].has_result);
+  EXPECT_EQ((*stored)[2].line, 3);
 }
 
 TEST_P(JobStoreTest, ClaimsInOrderOnceEach) {

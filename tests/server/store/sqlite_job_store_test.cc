@@ -145,6 +145,12 @@ TEST_F(SqliteJobStoreTest, OpensDatabasesOfEveryEarlierVersion) {
     ASSERT_OK(store->Commit());
     ASSERT_OK_AND_ASSIGN(const auto prefix, store->ReadResultsInInputOrder("open", 0, 1 << 20));
     EXPECT_EQ(prefix.size(), 1U);
+    EXPECT_EQ(done.checked, 3) << "what has ended needs no check";
+    if (version >= 3) {
+      ASSERT_OK_AND_ASSIGN(const JobRecord queued, store->GetJob("queued"));
+      EXPECT_EQ(queued.state, JobState::kValidating);
+      EXPECT_EQ(queued.checked, 0);
+    }
   }
 }
 
@@ -255,7 +261,7 @@ TEST_F(SqliteJobStoreTest, ClaimDoesNotWalkOverFinishedRows) {
   ASSERT_OK(connection);
   for (const char* sql :
        {"SELECT idx FROM rows INDEXED BY rows_open WHERE job = 1 AND state = 5 ORDER BY idx",
-        "SELECT idx FROM rows WHERE job = 1 AND idx >= 7 AND state = 0 ORDER BY idx"}) {
+        "SELECT idx FROM rows WHERE job = 1 AND idx >= 7 AND idx < 9 AND state = 0 ORDER BY idx"}) {
     auto statement = (*connection)->Prepare(absl::StrCat("EXPLAIN QUERY PLAN ", sql));
     ASSERT_OK(statement);
     ASSERT_OK(statement->Step());

@@ -1,0 +1,95 @@
+// Preflight: checks the rows of jobs before they run, beside the sweeps and also while no engine
+// runs: reads, parses, renders and tokenizes each on the preparer's pool, publishes an error where
+// one cannot run, keeps its ids, and makes known how far it is and how long the prompts are.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#include "kernels/base/clock.h"
+#include "kernels/dtype.h"
+#include "server/scheduling/job_context.h"
+#include "server/scheduling/kept_prompts.h"
+#include "server/scheduling/model_catalog.h"
+#include "server/scheduling/model_text.h"
+#include "server/scheduling/request_preparer.h"
+#include "server/scheduling/wakeup.h"
+#include "server/store/store_actor.h"
+
+namespace nightshift {
+
+struct PreflightOptions {
+  std::string state_directory;                     // where input files lie
+  ComputeType compute_type = ComputeType::kBF16;   // of jobs that do not name one
+  int64_t store_retry_interval_us = 1'000'000;     // between writes while the disk is full
+};
+
+// Which job's rows are checked next: first those that soon run out of checked rows, then those of
+// the highest priority, of these the one with the fewest checked rows that wait, the oldest of
+// equals; end() for none. `jobs` in order of age.
+std::vector<JobRecord>::const_iterator ChooseJobToCheck(const std::vector<JobRecord>& jobs);
+
+// One thread, which mostly waits. How far a job is checked is durable with the errors of its rows,
+// so that a restart goes on where it was. A job whose model has no text here is left alone: the
+// runner fails it when it cannot load the model.
+class Preflight {
+ public:
+  // All must outlive it.
+  Preflight(PreflightOptions options, StoreActor& store, ModelCatalog& catalog, ModelTexts& texts,
+            KeptPrompts& kept, RequestPreparer& preparer, const Clock& clock);
+  // As Stop.
+  ~Preflight();
+  Preflight(const Preflight&) = delete;
+  Preflight& operator=(const Preflight&) = delete;
+
+  void Start();
+  // Ends after the rows that were begun; nothing is checked after it. Idempotent; waits.
+  void Stop();
+  // While held, nothing is checked. Does not wait.
+  void Hold(bool hold);
+  // Jobs that were left alone are looked at again.
+  void Retry();
+
+ private:
+  // A job whose rows are being checked.
+  struct Job {
+    JobContextPtr context;
+    ModelTextPtr text;
+  };
+
+  void Run();
+  // False when nothing was there to do.
+  bool Step();
+  absl::StatusOr<std::vector<JobRecord>> ReadJobs();
+  absl::StatusOr<Job> Begin(const JobRecord& record);
+  // Checks the next rows of a job.
+  absl::Status CheckRows(const JobRecord& record, const Job& job);
+  absl::Status Save(const JobRecord& record, const Job& job, const std::vector<CheckedRow>& rows,
+                    int64_t end_index);
+  absl::Status FailJob(const std::string& job_id, const std::string& error);
+
+  const PreflightOptions options_;
+  StoreActor& store_;
+  ModelCatalog& catalog_;
+  ModelTexts& texts_;
+  KeptPrompts& kept_;
+  RequestPreparer& preparer_;
+  const Clock& clock_;
+  Wakeup wakeup_;
+  std::atomic<bool> holding_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> retrying_{false};
+  std::map<std::string, Job> jobs_;              // by id; the thread's
+  std::map<std::string, absl::Status> waiting_;  // jobs that are left alone, and why; the thread's
+  const int64_t subscription_;
+  std::thread thread_;
+};
+
+}  // namespace nightshift
