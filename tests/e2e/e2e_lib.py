@@ -121,6 +121,10 @@ class Daemon:
         self._process = None
         self._notify = None
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def launch(self, variables=()):
         """Starts the process, with further variables, without waiting until it is ready."""
         self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
