@@ -186,10 +186,14 @@ TEST_F(JobControlTest, RetriesWhatACancelledJobLeft) {
 
 TEST_F(JobControlTest, RetriesLinesAsTheyStoodInTheFile) {
   control_.HoldSweeps();
-  const std::string name =
-      Upload("\n{\"id\": \"a\", \"prompt\": [20]}\r\n{\"id\": \"b\", \"prompt\": [21]}").name();
-  control_.WaitForHeldSweep();
+  auto parts =
+      UploadParts("\n{\"id\": \"a\", \"prompt\": [20]}\r\n{\"id\": \"b\", \"prompt\": [21]}");
+  // With it neither ends in its first sweep.
+  parts[0].mutable_header()->mutable_spec()->mutable_sampling()->set_seed(1);
   v1::Job job;
+  ASSERT_TRUE(Upload(parts, job).ok());
+  const std::string name = job.name();
+  control_.WaitForHeldSweep();
   ASSERT_TRUE(Cancel(name, job).ok());
   control_.ReleaseSweeps();
   WaitForEnd(name);
