@@ -42,7 +42,8 @@ class LoadTest(EndToEndTest):
 
     def submit(self, name, rows, *options):
         source = write_rows(self.folder / f"{name}.jsonl", rows)
-        done = run_client("submit", source, "--job-id", name, *options, address=self.server.address)
+        done = run_client("submit", source, "--job-id", name, "--run-key", name, *options,
+                          address=self.server.address)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def rows(self, count):
