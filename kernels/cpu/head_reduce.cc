@@ -25,11 +25,9 @@ void ReduceSums(const float* logits, int64_t count, float tile_max, const HeadRe
   }
   // Until a finite logit comes there is nothing to be relative to.
   if (state.max_logit == -std::numeric_limits<float>::infinity()) return;
-  state.sum_exp += static_cast<double>(SumExpOfTile(logits, count, state.max_logit, 1.0F));
-  if (factor > 0.0F) {
-    state.tempered_sum_exp +=
-        static_cast<double>(SumExpOfTile(logits, count, state.max_logit, factor));
-  }
+  const TileSums sums = SumExpsOfTile(logits, count, state.max_logit, factor);
+  state.sum_exp += static_cast<double>(sums.plain);
+  if (factor > 0.0F) state.tempered_sum_exp += static_cast<double>(sums.tempered);
 }
 
 void ReduceWinner(const float* logits, int64_t count, int32_t first_token,

@@ -17,8 +17,15 @@ void ReduceHeadRow(const float* logits, int64_t count, int32_t first_token,
 
 // Maximum of up to 64 logits. NaNs are passed over unless all are.
 float MaxOfTile(const float* logits, int64_t count);
-// Sum of exp((logit - max) * factor) over up to 64 logits.
-float SumExpOfTile(const float* logits, int64_t count, float max, float factor);
+
+struct TileSums {
+  float plain = 0.0F;
+  float tempered = 0.0F;
+};
+
+// Sums of exp(logit - max) and exp((logit - max) * factor) over up to 64 logits; factor 0: only the
+// first.
+TileSums SumExpsOfTile(const float* logits, int64_t count, float max, float factor);
 
 // Up to 64 logits of tokens from `first_token` on, a request's noise, and what it has to beat.
 struct ContenderArgs {

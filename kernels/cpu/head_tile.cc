@@ -28,19 +28,31 @@ float MaxOfTileSimd(const float* logits, int64_t count) {
   return result;
 }
 
-float SumExpOfTileSimd(const float* logits, int64_t count, float max, float factor) {
+// The lanes of terms in [0, part), exponentials; NaNs stay.
+HWY_INLINE F32Vec ExpOfLogits(F32Vec shifted, F32Vec factor) {
+  const auto exponent = hn::Mul(shifted, factor);
+  // Exp maps NaN to 0 for being below its range: keep it, so that a broken row shows.
+  return hn::IfThenElse(hn::IsNaN(exponent), exponent, ExpLanes(exponent));
+}
+
+TileSums SumExpsOfTileSimd(const float* logits, int64_t count, float max, float factor) {
   const F32Tag d;
+  const auto one = hn::Set(d, 1.0F);
+  const auto tempering = hn::Set(d, factor);
+  const bool is_tempered = factor > 0.0F && factor != 1.0F;
   auto total = hn::Zero(d);
+  auto tempered = hn::Zero(d);
   for (int64_t i = 0; i < count; i += LaneCount()) {
     const int64_t part = std::min(LaneCount(), count - i);
+    const auto shifted = hn::Sub(LoadFirst(logits + i, part), hn::Set(d, max));
     const auto is_real = hn::Lt(hn::Iota(d, 0.0F), hn::Set(d, static_cast<float>(part)));
-    const auto shifted =
-        hn::Mul(hn::Sub(LoadFirst(logits + i, part), hn::Set(d, max)), hn::Set(d, factor));
-    // Exp maps NaN to 0 for being below its range: keep it, so that a broken row shows.
-    const auto term = hn::IfThenElse(hn::IsNaN(shifted), shifted, ExpLanes(shifted));
-    total = hn::Add(total, hn::IfThenElseZero(is_real, term));
+    total = hn::Add(total, hn::IfThenElseZero(is_real, ExpOfLogits(shifted, one)));
+    if (is_tempered) {
+      tempered = hn::Add(tempered, hn::IfThenElseZero(is_real, ExpOfLogits(shifted, tempering)));
+    }
   }
-  return hn::GetLane(hn::SumOfLanes(d, total));
+  const float sum = hn::GetLane(hn::SumOfLanes(d, total));
+  return {.plain = sum, .tempered = is_tempered ? hn::GetLane(hn::SumOfLanes(d, tempered)) : sum};
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -50,12 +62,16 @@ using F64Tag = hn::RebindToFloat<U64Tag>;
 
 HWY_INLINE U64Vec MultiplyLow(U64Vec a, uint64_t b) {
   const U64Tag d;
+#if HWY_TARGET <= HWY_AVX3
+  return hn::Mul(a, hn::Set(d, b));
+#else
   const hn::Repartition<uint32_t, U64Tag> d32;
   const auto product = [&](U64Vec x, uint64_t y) HWY_ATTR {
     return hn::MulEven(hn::BitCast(d32, x), hn::BitCast(d32, hn::Set(d, y)));
   };
   const auto cross = hn::Add(product(hn::ShiftRight<32>(a), b), product(a, b >> 32));
   return hn::Add(product(a, b), hn::ShiftLeft<32>(cross));
+#endif
 }
 
 // An upper bound of the noise of the tokens after state `x` of UniformAt: -log(-log u) is at most
@@ -86,16 +102,16 @@ int64_t NextContenderSimd([[maybe_unused]] const ContenderArgs& args, int64_t in
   const hn::Rebind<float, F64Tag> half;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto steps = MultiplyLow(hn::Iota(d, 1), kStep);
-  // More than f32 rounds away, of the noise and of its sum with the logit.
+  // More than f32 rounds away, of the noise, of the logit by the temperature and of their sum.
   const double slack = 0.01 + 1e-6 * std::abs(static_cast<double>(args.best_noisy));
   const auto least = hn::Set(df, static_cast<double>(args.best_noisy) - slack);
+  const auto factor = hn::Set(half, 1.0F / args.temperature);
   for (; index + lanes <= args.count; index += lanes) {
     const auto token = static_cast<uint64_t>(args.first_token + index);
     const auto bounds = NoiseBounds(hn::Add(steps, hn::Set(d, args.noise_key + token * kStep)));
-    const auto logits =
-        hn::Div(hn::LoadU(half, args.logits + index), hn::Set(half, args.temperature));
-    const auto can_win = hn::Gt(hn::Add(hn::PromoteTo(df, logits), bounds), least);
-    if (!hn::AllFalse(df, can_win)) return index + hn::FindFirstTrue(df, can_win);
+    const auto logits = hn::Mul(hn::LoadU(half, args.logits + index), factor);
+    const auto must_lose = hn::Le(hn::Add(hn::PromoteTo(df, logits), bounds), least);
+    if (!hn::AllTrue(df, must_lose)) return index + hn::FindFirstTrue(df, hn::Not(must_lose));
   }
 #endif
   return index;
@@ -108,15 +124,15 @@ HWY_AFTER_NAMESPACE();
 namespace nightshift::cpu {
 
 HWY_EXPORT(MaxOfTileSimd);
-HWY_EXPORT(SumExpOfTileSimd);
+HWY_EXPORT(SumExpsOfTileSimd);
 HWY_EXPORT(NextContenderSimd);
 
 float MaxOfTile(const float* logits, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(MaxOfTileSimd)(logits, count);
 }
 
-float SumExpOfTile(const float* logits, int64_t count, float max, float factor) {
-  return HWY_DYNAMIC_DISPATCH(SumExpOfTileSimd)(logits, count, max, factor);
+TileSums SumExpsOfTile(const float* logits, int64_t count, float max, float factor) {
+  return HWY_DYNAMIC_DISPATCH(SumExpsOfTileSimd)(logits, count, max, factor);
 }
 
 int64_t NextContender(const ContenderArgs& args, int64_t index) {
