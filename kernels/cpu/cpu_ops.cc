@@ -29,15 +29,32 @@ void CheckSameShape(MatrixView a, MatrixView b) {
   CHECK_EQ(a.columns, b.columns);
 }
 
-float ElementAt(const WeightShardView& shard, int64_t offset) {
-  if (shard.dtype == DType::kF32) {
-    float value = 0.0F;
-    std::memcpy(&value, shard.data + offset * 4, sizeof(value));
-    return value;
+float Widen(float value, DType) {
+  return value;
+}
+
+float Widen(uint16_t bits, DType type) {
+  return type == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
+}
+
+// out[k] (+)= input k of output n of the shard. Pairs of inputs lie in lines of their own, a stride
+// that caches do not fetch ahead of.
+template <typename T>
+void GatherOutput(const WeightShardView& shard, int64_t n, bool accumulate, float* out) {
+  constexpr int64_t kPairsAhead = 24;
+  constexpr int64_t kPairBytes = 2 * kPanelOutputs * static_cast<int64_t>(sizeof(T));
+  const std::byte* source =
+      shard.data + PanelOffset(n, 0, shard.padded_inputs()) * static_cast<int64_t>(sizeof(T));
+  for (int64_t k = 0; k < shard.inputs; k += 2, source += kPairBytes) {
+    __builtin_prefetch(source + kPairsAhead * kPairBytes);
+    T pair[2];
+    std::memcpy(pair, source, sizeof(pair));
+    const int64_t count = std::min<int64_t>(2, shard.inputs - k);
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = Widen(pair[i], shard.dtype);
+      out[k + i] = accumulate ? out[k + i] + value : value;
+    }
   }
-  uint16_t bits = 0;
-  std::memcpy(&bits, shard.data + offset * 2, sizeof(bits));
-  return shard.dtype == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
 }
 
 void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float* out) {
@@ -49,9 +66,10 @@ void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float
   }
   const WeightShardView& shard = *(after - 1);
   const int64_t n = id - shard.first_output;
-  for (int64_t k = 0; k < table.inputs; ++k) {
-    const float value = ElementAt(shard, PanelOffset(n, k, shard.padded_inputs()));
-    out[k] = accumulate ? out[k] + value : value;
+  if (shard.dtype == DType::kF32) {
+    GatherOutput<float>(shard, n, accumulate, out);
+  } else {
+    GatherOutput<uint16_t>(shard, n, accumulate, out);
   }
 }
 
