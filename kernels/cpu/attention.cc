@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/attention_arrays.h"
-#include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/bf16_dots.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
@@ -34,9 +34,7 @@ void LoadQueries(const AttentionTask& task, const TaskArrays& arrays) {
     for (int64_t d = 0; d < width; d += kSegmentInputs) {
       auto* target =
           reinterpret_cast<std::byte*>(arrays.q + (d / kSegmentInputs * queries + query) * 32);
-      const int64_t count = std::min(kSegmentInputs, width - d);
-      RoundToBF16(source + d, count, target);
-      std::memset(target + 2 * count, 0, static_cast<size_t>(2 * (kSegmentInputs - count)));
+      RoundForDots(source + d, std::min(kSegmentInputs, width - d), target);
     }
   }
 }

@@ -15,7 +15,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/attention_arrays.h"
-#include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/bf16_dots.h"
 #include "kernels/cpu/exp-inl.h"
 #include "kernels/cpu/simd-inl.h"
 #include "kernels/cpu/soft_cap-inl.h"
@@ -71,7 +71,7 @@ void SoftmaxQueries(const AttentionTask& task, const TaskArrays& arrays, const K
                          arrays.tile_sum + query);
     }
     if (task.uses_dots) {
-      RoundToBF16(weights, kTileKeys, reinterpret_cast<std::byte*>(arrays.weights + query * 32));
+      RoundForDots(weights, kTileKeys, reinterpret_cast<std::byte*>(arrays.weights + query * 32));
     }
   }
 }

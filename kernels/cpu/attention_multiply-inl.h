@@ -101,11 +101,11 @@ void MultiplyDots(const DotArgs& args) {
   const TileKernel& kernel = BF16DotKernel();
   for (int64_t row = 0; row < args.rows; row += kMaxTileRows) {
     const int64_t rows = std::min(kMaxTileRows, args.rows - row);
-    kernel.in_place[rows]({.x = reinterpret_cast<const std::byte*>(args.x + row * 32),
-                           .weights = reinterpret_cast<const std::byte*>(args.panel),
-                           .pairs = args.pairs,
-                           .starts = args.starts,
-                           .sums = args.sums + row * kPanelOutputs});
+    kernel.few[rows]({.x = reinterpret_cast<const std::byte*>(args.x + row * 32),
+                      .weights = reinterpret_cast<const std::byte*>(args.panel),
+                      .pairs = args.pairs,
+                      .starts = args.starts,
+                      .sums = args.sums + row * kPanelOutputs});
   }
 }
 

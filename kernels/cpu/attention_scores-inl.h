@@ -19,7 +19,7 @@
 #include "kernels/cpu/attention_arrays.h"
 #include "kernels/cpu/attention_layout-inl.h"
 #include "kernels/cpu/bf16_attention.h"
-#include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/bf16_dots.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,7 +56,10 @@ void LoadQueriesInPlace(const AttentionTask& task, const TaskArrays& arrays) {
         const float* source =
             QueryRow(task, task.args->q, head * HeadQueries(task) + first + query);
         if (task.uses_dots) {
-          RoundToBF16(source, 2 * depth, reinterpret_cast<std::byte*>(arrays.tile_out));
+          auto* rounded = reinterpret_cast<std::byte*>(arrays.tile_out);
+          for (int64_t i = 0; i < 2 * depth; i += kSegmentInputs) {
+            RoundForDots(source + i, std::min(kSegmentInputs, 2 * depth - i), rounded + 2 * i);
+          }
           source = arrays.tile_out;
         }
         for (int64_t d = 0; d < depth; ++d) {

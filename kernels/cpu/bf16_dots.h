@@ -3,12 +3,20 @@
 // with VNNI ("AVX3_DL") may be used and the machine has the instruction.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "kernels/cpu/matmul_tile.h"
 
 namespace nightshift::cpu {
 
 // True if the chosen target has bf16 dots. Asks the processor: keep the answer.
 bool HasBF16Dots();
+
+// target = 64 inputs of dots, bf16: the first `count` from `source`, zeros behind them. Those so
+// small that they are no normal numbers become 0, as which dots take them anyway. Only where
+// HasBF16Dots().
+void RoundForDots(const float* source, int64_t count, std::byte* target);
 
 // Of kind kBF16Dots; only where HasBF16Dots().
 const TileKernel& BF16DotKernel();

@@ -169,7 +169,7 @@ TileKind CpuOps::TileKindOf(DType weight_type) const {
 }
 
 void CpuOps::PackRows(const PackArgs& args) {
-  const RowTiles tiles = CutIntoTiles(args.kind, args.x.rows);
+  const RowTiles tiles = CutIntoTiles(args.kind, args.x.rows, args.x.columns);
   ForEachRow(tiles.count, args.x.columns * args.x.rows / tiles.count,
              [&](int64_t tile, int) { PackTile(args, tiles, tile); });
 }
@@ -199,14 +199,14 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, M
   const WeightShardView& weight = args.weight;
   const TileKind kind = TileKindOf(weight.dtype);
   const int64_t inputs = args.x.columns;
-  const RowTiles tiles = CutIntoTiles(kind, out.rows);
+  const RowTiles tiles = CutIntoTiles(kind, out.rows, inputs);
   const int64_t panels = weight.panels();
   const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
   // A unit is some tiles by some panels: the more of each, the less often are panels and packed
   // rows read; few enough for all threads. Tiles are the outer order.
   const int64_t wanted_units = 4 * pool_.num_threads();
   const int64_t unit_panels =
-      tiles.count <= kFewTiles ? 1 : std::clamp<int64_t>(panels / wanted_units, 1, kMaxBlockPanels);
+      tiles.are_few ? 1 : std::clamp<int64_t>(panels / wanted_units, 1, kMaxBlockPanels);
   const int64_t groups = (panels + unit_panels - 1) / unit_panels;
   const int64_t least_parts = (tiles.count * kMaxTileRows + kMaxBlockRows - 1) / kMaxBlockRows;
   const int64_t parts = std::max(least_parts, std::min(wanted_units / groups, tiles.count));

@@ -13,16 +13,13 @@ namespace nightshift::cpu {
 struct RowTiles {
   int64_t rows = 0;
   int64_t count = 0;
-  bool expands = false;        // so many that the weights are expanded for them
-  int64_t block_inputs = 0;    // rows are packed in blocks of inputs: [K/block][rows][block]
+  bool are_few = false;      // weights are read once, from memory
+  int64_t block_inputs = 0;  // rows are packed in blocks of inputs: [K/block][rows][block]
 
   int64_t FirstRow(int64_t tile) const { return tile * rows / count; }
 };
 
-// So few tiles read the weights once, from memory.
-inline constexpr int64_t kFewTiles = 4;
-
-RowTiles CutIntoTiles(TileKind kind, int64_t rows);
+RowTiles CutIntoTiles(TileKind kind, int64_t rows, int64_t inputs);
 
 // Bytes of `rows` packed rows of `inputs` elements.
 int64_t PackedBytes(TileKind kind, int64_t rows, int64_t inputs);
@@ -41,12 +38,13 @@ void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile);
 // Rows and panels of one call at most.
 inline constexpr int64_t kMaxBlockRows = 270;
 inline constexpr int64_t kMaxBlockPanels = 4;
+// Floats of the sums of a call.
+inline constexpr int64_t kMaxBlockSums = kMaxBlockPanels * kMaxBlockRows * kPanelOutputs;
 // Inputs of a block that is expanded: with the sums (270 KiB) and the rows' inputs (135 KiB) it
 // stays in a second-level cache of 512 KiB, a part of its width (AVX2: 8 KiB) in the first.
 inline constexpr int64_t kExpandedInputs = 128;
 // Floats of a worker's scratch: the sums of a call and an expanded block.
-inline constexpr int64_t kBlockScratch =
-    (kMaxBlockPanels * kMaxBlockRows + kExpandedInputs) * kPanelOutputs;
+inline constexpr int64_t kBlockScratch = kMaxBlockSums + kExpandedInputs * kPanelOutputs;
 
 // out[t, n] (+)= sum_k x[t, k] * weight[n, k] + bias[n] for the rows of some tiles and the outputs
 // of some panels. First the sum of products, then the bias is added, then the old output.

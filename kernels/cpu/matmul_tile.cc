@@ -62,8 +62,9 @@ struct Sums {
   HWY_INLINE void Load(const TileArgs& args) {
     HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
       HWY_UNROLL(8) for (int v = 0; v < kVectors; ++v) {
-        at[r][v] = args.starts ? hn::Zero(F32Tag())
-                               : hn::Load(F32Tag(), args.sums + r * kPanelOutputs + v * LaneCount());
+        at[r][v] = args.starts
+                       ? hn::Zero(F32Tag())
+                       : hn::Load(F32Tag(), args.sums + r * kPanelOutputs + v * LaneCount());
       }
     }
   }
@@ -159,7 +160,10 @@ void TileExpanded(const TileArgs& args) {
   Sums<kRows, kWideVectors> sums;
   sums.Load(args);
   const auto* weights = reinterpret_cast<const float*>(args.weights);
+  const std::byte* next = args.next;
   ForEachPair<kRows>(args, [&](const float* x, int64_t) HWY_ATTR {
+    __builtin_prefetch(next, 0, 2);
+    next += 64;
     HWY_UNROLL(2) for (int parity = 0; parity < 2; ++parity) {
       F32Vec w[kWideVectors];
       HWY_UNROLL(8) for (int v = 0; v < kWideVectors; ++v) {
@@ -190,13 +194,16 @@ void ExpandBlock(const std::byte* weights, int64_t pairs, float* target) {
 template <typename T>
 TileKernel KernelOf() {
   TileKernel kernel = {
-      .rows_in_place = kIsWide ? 6 : 5,  // parting a pair's weights needs the sixth row's registers
       .input_bytes = sizeof(float),
-      .in_place = {nullptr, TileInPlace<T, 1>, TileInPlace<T, 2>, TileInPlace<T, 3>,
-                   TileInPlace<T, 4>, TileInPlace<T, 5>, kIsWide ? TileInPlace<T, 6> : nullptr},
-      .expand = ExpandBlock<T>,
-      .expanded = {nullptr, TileExpanded<1>, TileExpanded<2>, TileExpanded<3>, TileExpanded<4>,
-                   TileExpanded<5>, TileExpanded<6>}};
+      // Below, expanding costs more than waiting for memory.
+      .most_few = kIsWide ? 24 : 5,
+      .few_rows = kIsWide ? 6 : 5,  // parting a pair's weights needs the sixth row's registers
+      .parts_few = !kIsWide,
+      .few = {nullptr, TileInPlace<T, 1>, TileInPlace<T, 2>, TileInPlace<T, 3>, TileInPlace<T, 4>,
+              TileInPlace<T, 5>, kIsWide ? TileInPlace<T, 6> : nullptr},
+      .many = {nullptr, TileExpanded<1>, TileExpanded<2>, TileExpanded<3>, TileExpanded<4>,
+               TileExpanded<5>, TileExpanded<6>},
+      .expand = ExpandBlock<T>};
   kernel.expanded_outputs = kWideVectors * LaneCount();
   return kernel;
 }

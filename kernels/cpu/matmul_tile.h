@@ -29,23 +29,30 @@ struct TileArgs {
   int64_t pairs = 0;                   // pairs of inputs in the block
   bool starts = false;                 // sums begin at 0 and not at what is in `sums`
   float* sums = nullptr;               // [rows][64], 64-byte aligned
+  // Tiles of many: fetched into the second-level cache meanwhile, a line of 64 bytes a pair.
+  const std::byte* next = nullptr;
 };
 
 using MultiplyTile = void (*)(const TileArgs&);
 
-// The tiles of one kind. Whatever the number of rows, in place or expanded, a sum takes its inputs
-// in ascending order by the same instruction, and a block continues where the last one ended: the
-// bits of an output do not depend on rows or blocks.
+// The tiles of one kind, by rows ([0] is unused). Whatever the number of rows, in place or
+// expanded, a sum takes its inputs in ascending order by the same instruction, and a block
+// continues where the last one ended: the bits of an output do not depend on rows or blocks.
 struct TileKernel {
-  int64_t rows_in_place = 0;  // of a tile at most
-  int64_t input_bytes = 0;    // of an element of packed x
-  MultiplyTile in_place[kMaxTileRows + 1] = {};  // by rows; [0] is unused
-  // For many tiles: writes a block's weights as f32 [64/W][K][W], which costs as much as two rows
-  // and spares every tile the widening and the strides. W = `expanded_outputs`, what a tile of
-  // kMaxTileRows multiplies at one time. None for kBF16Dots.
+  int64_t input_bytes = 0;  // of an element of packed x
+  // For few rows, up to `most_few`: the first tile reads weights in place from memory, as a plain
+  // stream, which is as fast as memory but waits while other tiles multiply.
+  int64_t most_few = 0;
+  int64_t few_rows = kMaxTileRows;  // of a tile at most
+  bool parts_few = false;           // a tile takes the panel's width in parts
+  MultiplyTile few[kMaxTileRows + 1] = {};
+  // For many rows: the first tiles of a block fetch the next one, at half the rate.
+  MultiplyTile many[kMaxTileRows + 1] = {};
+  // Writes a block's weights as f32 [64/W][K][W] for `many`, which costs as much as two rows and
+  // spares every tile the widening and the strides. W = `expanded_outputs`, what a tile of
+  // kMaxTileRows multiplies at one time. None for kBF16Dots, whose weights stay in place.
   void (*expand)(const std::byte* weights, int64_t pairs, float* target) = nullptr;
-  int64_t expanded_outputs = 0;
-  MultiplyTile expanded[kMaxTileRows + 1] = {};
+  int64_t expanded_outputs = kPanelOutputs;
 };
 
 const TileKernel& TileKernelOf(TileKind kind);
