@@ -25,13 +25,25 @@ int64_t WeightBytes(TileKind kind) {
   return kind == TileKind::kF32 ? 4 : 2;
 }
 
-// Where input k (of a whole segment) of a tile's first row lies.
-int64_t PackedElement(const RowTiles& tiles, int64_t first_row, int64_t rows, int64_t inputs,
-                      int64_t k) {
-  const int64_t block = k / tiles.block_inputs * tiles.block_inputs;
-  const int64_t block_width = std::min(tiles.block_inputs, PaddedInputs(inputs) - block);
-  return block * tiles.rows + first_row * block_width + (k - block) * rows;
-}
+// Where input k (of a whole segment) of packed rows lies.
+class PackedBlock {
+ public:
+  PackedBlock(const RowTiles& tiles, int64_t inputs, int64_t k) {
+    const int64_t block = k / tiles.block_inputs * tiles.block_inputs;
+    first_ = block * tiles.rows;
+    width_ = std::min(tiles.block_inputs, PaddedInputs(inputs) - block);
+    offset_ = k - block;
+  }
+  // Of the first row of a tile of `rows` rows.
+  int64_t Element(int64_t first_row, int64_t rows) const {
+    return first_ + first_row * width_ + offset_ * rows;
+  }
+
+ private:
+  int64_t first_;
+  int64_t width_;
+  int64_t offset_;
+};
 
 // A segment of one row; zeros behind `count`.
 void PackSegment(const float* source, int64_t count, const PackArgs& args, std::byte* target) {
@@ -90,15 +102,17 @@ void MultiplyInputs(const BlockArgs& args, const PanelBlock& block) {
   float* panel_sums = args.scratch + block.panel * block_rows * kPanelOutputs;
   const int64_t width = expands ? kernel.expanded_outputs : kPanelOutputs;
   int64_t to_fetch = block.next == nullptr ? 0 : block.inputs * row_bytes;
+  // Sums that are written at once need no place of their own.
+  const bool passes = starts && ends && width == kPanelOutputs;
+  const PackedBlock packed(tiles, args.inputs, block.first_input);
   for (int64_t n = 0; n < kPanelOutputs; n += width) {
+    int64_t end_row = first_row;
     for (int64_t tile = args.first_tile; tile < args.last_tile; ++tile) {
-      const int64_t row = tiles.FirstRow(tile);
-      const int64_t rows = tiles.FirstRow(tile + 1) - row;
-      const int64_t x = PackedElement(tiles, row, rows, args.inputs, block.first_input);
-      // Sums that are written at once need no place of their own.
-      const bool passes = starts && ends && width == kPanelOutputs;
+      const int64_t row = end_row;
+      end_row = tiles.FirstRow(tile + 1);
+      const int64_t rows = end_row - row;
       float* sums = passes ? args.scratch : panel_sums + (row - first_row) * kPanelOutputs;
-      TileArgs tile_args = {.x = args.packed + x * kernel.input_bytes,
+      TileArgs tile_args = {.x = args.packed + packed.Element(row, rows) * kernel.input_bytes,
                             .weights = weights,
                             .pairs = pairs,
                             .starts = starts,
@@ -149,7 +163,7 @@ void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile) {
   for (int64_t k = 0; k < inputs; k += kSegmentInputs) {
     const int64_t count = std::min(kSegmentInputs, inputs - k);
     std::byte* target =
-        args.packed + PackedElement(tiles, first_row, rows, inputs, k) * input_bytes;
+        args.packed + PackedBlock(tiles, inputs, k).Element(first_row, rows) * input_bytes;
     for (int64_t row = 0; row < rows; ++row, target += kSegmentInputs * input_bytes) {
       PackSegment(args.x.row(first_row + row) + k, count, args, target);
     }
