@@ -1,5 +1,7 @@
 #include "server/rpc/job_service.h"
 
+#include <utility>
+
 #include "server/rpc/change_call.h"
 #include "server/rpc/delete_call.h"
 #include "server/rpc/read_calls.h"
@@ -49,9 +51,14 @@ grpc::ServerUnaryReactor* JobServiceRpc::CancelJob(grpc::CallbackServerContext* 
                                context_);
 }
 
-grpc::ServerWriteReactor<v1::ResultBatch>* JobServiceRpc::StreamResults(
-    grpc::CallbackServerContext* context, const v1::StreamResultsRequest* request) {
-  return StartCall<ResultsCall>(context, *request, context_);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* JobServiceRpc::StreamResults(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  grpc::ByteBuffer bytes(*request);
+  v1::StreamResultsRequest parsed;
+  if (!grpc::SerializationTraits<v1::StreamResultsRequest>::Deserialize(&bytes, &parsed).ok()) {
+    parsed.Clear();  // is refused for what it lacks
+  }
+  return StartCall<ResultsCall>(context, std::move(parsed), context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::GetUploadStatus(

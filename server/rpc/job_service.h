@@ -15,7 +15,8 @@ namespace nightshift {
 
 // Reactions run on gRPC's threads and never block: reading goes to the store's readers, writing to
 // the store actor, accepting to the task pools.
-class JobServiceRpc : public v1::JobService::CallbackService {
+class JobServiceRpc
+    : public v1::JobService::WithRawCallbackMethod_StreamResults<v1::JobService::CallbackService> {
  public:
   explicit JobServiceRpc(RpcContext& context) : context_(context), acceptance_(context) {}
 
@@ -34,8 +35,9 @@ class JobServiceRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override;
-  grpc::ServerWriteReactor<v1::ResultBatch>* StreamResults(
-      grpc::CallbackServerContext* context, const v1::StreamResultsRequest* request) override;
+  // Raw: ResultBatch as bytes.
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamResults(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* GetUploadStatus(grpc::CallbackServerContext* context,
                                             const v1::GetUploadStatusRequest* request,
                                             v1::UploadStatus* response) override;

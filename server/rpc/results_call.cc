@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
@@ -38,6 +41,18 @@ absl::Status AheadOf(int64_t after_seq, int64_t last) {
   return MakeError(absl::StatusCode::kOutOfRange, reason::kSeqAhead,
                    absl::StrCat("after_seq is ", after_seq, ", there are ", last, " results"),
                    {{"after_seq", absl::StrCat(after_seq)}, {"last_seq", absl::StrCat(last)}});
+}
+
+// Appends the tag of a field and the number behind it: its value, or the length of what follows.
+void AppendField(int field, google::protobuf::internal::WireFormatLite::WireType type,
+                 uint64_t number, std::string& message) {
+  using google::protobuf::io::CodedOutputStream;
+  constexpr size_t kMostBytes = 5 + 10;
+  uint8_t bytes[kMostBytes];
+  uint8_t* end = CodedOutputStream::WriteVarint32ToArray(
+      google::protobuf::internal::WireFormatLite::MakeTag(field, type), bytes);
+  end = CodedOutputStream::WriteVarint64ToArray(number, end);
+  message.append(bytes, end);
 }
 
 absl::Status NotKept(const std::string& job_id) {
@@ -161,9 +176,7 @@ void ResultsCall::Answer(Look look) {
   if (!look.status.ok()) {
     return FinishOnce(look.status);
   }
-  if (const absl::Status filled = FillBatch(look.results); !filled.ok()) {
-    return FinishOnce(filled);
-  }
+  FillBatch(look.results);
   if (look.complete) {
     return SendEnd(look);
   }
@@ -184,21 +197,28 @@ void ResultsCall::Answer(Look look) {
   }
 }
 
-absl::Status ResultsCall::FillBatch(const std::vector<StoredResult>& results) {
-  batch_.Clear();
+void ResultsCall::FillBatch(const std::vector<StoredResult>& results) {
+  using google::protobuf::internal::WireFormatLite;
+  batch_.clear();
+  std::string seq;
   for (const StoredResult& stored : results) {
-    v1::Result* result = batch_.add_results();
-    if (!result->ParseFromString(stored.body)) {
-      return MakeError(
-          absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
-          absl::StrCat("result ", stored.seq, " of job ", JobName(job_id_), " does not parse"),
-          {{"job", JobName(job_id_)}, {"seq", absl::StrCat(stored.seq)}});
-    }
-    result->set_seq(stored.seq);
+    // A message's fields may come in any order: the number goes behind what is stored.
+    seq.clear();
+    AppendField(v1::Result::kSeqFieldNumber, WireFormatLite::WIRETYPE_VARINT,
+                static_cast<uint64_t>(stored.seq), seq);
+    AppendField(v1::ResultBatch::kResultsFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED,
+                stored.body.size() + seq.size(), batch_);
+    batch_ += stored.body;
+    batch_ += seq;
     next_after_seq_ = PositionAfter(stored);
   }
-  batch_.set_next_seq(next_after_seq_);
-  return absl::OkStatus();
+}
+
+bool ResultsCall::StartBatch(const v1::ResultBatch& rest) {
+  rest.AppendToString(&batch_);
+  const grpc::Slice slice(batch_);
+  message_ = grpc::ByteBuffer(&slice, 1);
+  return Operate([this] { StartWrite(&message_); });
 }
 
 void ResultsCall::Send() {
@@ -207,18 +227,22 @@ void ResultsCall::Send() {
     phase_ = Phase::kWriting;
     last_write_us_ = rpc_.clock.MonotonicMicros();
   }
-  Operate([this] { StartWrite(&batch_); });
+  v1::ResultBatch rest;
+  rest.set_next_seq(next_after_seq_);
+  StartBatch(rest);
 }
 
 void ResultsCall::SendEnd(const Look& look) {
-  batch_.mutable_end()->set_state(look.state);
-  *batch_.mutable_end()->mutable_counts() = look.counts;
+  v1::ResultBatch rest;
+  rest.set_next_seq(next_after_seq_);
+  rest.mutable_end()->set_state(look.state);
+  *rest.mutable_end()->mutable_counts() = look.counts;
   {
     MutexLock lock(state_mutex_);
     phase_ = Phase::kEnding;
   }
   // The write and the end go together; the end waits for the write.
-  if (Operate([this] { StartWrite(&batch_); })) {
+  if (StartBatch(rest)) {
     FinishOnce(absl::OkStatus());
   }
 }
@@ -273,9 +297,10 @@ void ResultsCall::Beat() {
                      " s; reopen after seq ", request_.after_seq())));
   }
   if (beats) {
-    batch_.Clear();
-    batch_.set_next_seq(next_after_seq_);
-    Operate([this] { StartWrite(&batch_); });
+    batch_.clear();
+    v1::ResultBatch rest;
+    rest.set_next_seq(next_after_seq_);
+    StartBatch(rest);
   }
   SetAlarm();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <grpcpp/alarm.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include "kernels/base/mutex.h"
 #include "server/rpc/call.h"
@@ -20,8 +21,9 @@
 namespace nightshift {
 
 // One batch is in memory at a time: the next is read from the store when gRPC has taken the last,
-// so a slow reader costs nothing but its connection.
-class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
+// so a slow reader costs nothing but its connection. Batches are put together from the stored bytes
+// of their results: to parse and to serialise them again takes longer than all else that is done.
+class ResultsCall : public Call<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
                     public OpenCalls::Waiting {
  public:
   ResultsCall(grpc::CallbackServerContext* context, v1::StreamResultsRequest request,
@@ -37,7 +39,7 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
   enum class Phase {
     kIdle,     // all that there is was sent; waits to be woken
     kReading,  // a store read is queued or runs
-    kWriting,  // batch_ is with gRPC
+    kWriting,  // message_ is with gRPC
     kEnding,   // the last batch is with gRPC
   };
   // What a look into the store gave.
@@ -60,7 +62,10 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
   // OUT_OF_RANGE when the position that was asked for is beyond what there is.
   absl::Status CheckPosition(JobStore& store, const JobRecord& job);
   void Answer(Look look);
-  absl::Status FillBatch(const std::vector<StoredResult>& results);
+  // Puts results into batch_.
+  void FillBatch(const std::vector<StoredResult>& results);
+  // Begins to write batch_ and the rest of the message behind it.
+  bool StartBatch(const v1::ResultBatch& rest);
   void Send();
   void SendEnd(const Look& look);
   void SetAlarm();
@@ -78,7 +83,8 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<v1::ResultBatch>>,
 
   // Of the thread whose turn it is: the reader in kReading, gRPC in kWriting.
   int64_t next_after_seq_ = 0;  // a position of the order that was asked for
-  v1::ResultBatch batch_;
+  std::string batch_;         // as ResultBatch goes over the wire, without next_seq and end
+  grpc::ByteBuffer message_;  // with them
 
   Mutex state_mutex_;
   Phase phase_ ABSL_GUARDED_BY(state_mutex_) = Phase::kIdle;

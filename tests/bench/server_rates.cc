@@ -85,7 +85,7 @@ void FillStore(const std::string& state_directory) {
     }
     Must((*store)->InsertRows("done", rows));
     if (first + kRowsPerWrite >= kResults) {
-      Must((*store)->FinishReceiving("done", 1));
+      Must((*store)->FinishReceiving("done", RealClock().WallMicros()));
     }
     Must((*store)->Commit());
     Must((*store)->Checkpoint());
