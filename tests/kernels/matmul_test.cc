@@ -62,14 +62,15 @@ TEST_P(MatMulTest, AgreesWithTheOracleOnSumsLongerThanABlock) {
   }
 }
 
+// On both sides of where rows become many, which take the weights in blocks of inputs.
 TEST_P(MatMulTest, GivesARowTheSameBitsAloneAndAtEveryPosition) {
   const auto device = CreateDevice(2);
   for (const Types& types : kTypes) {
     SCOPED_TRACE(Describe(types));
-    const RandomWeight weight(types.weight, 80, 1100, 3);
+    const RandomWeight weight(types.weight, 80, 1700, 3);
     const std::vector<float> row = naive::RandomValues(weight.inputs, 4);
     const auto alone = BitsOf(Multiply(*device, types.compute, weight, row));
-    for (const int64_t rows : {7, 64, 513}) {
+    for (const int64_t rows : {5, 6, 7, 8, 9, 24, 25, 64, 513}) {
       std::vector<float> x;
       for (int64_t i = 0; i < rows; ++i) {
         x.insert(x.end(), row.begin(), row.end());
