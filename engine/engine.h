@@ -113,11 +113,20 @@ struct SweepRecord {
   std::vector<TokenLogprob> prompt_logprobs;
 };
 
+// Positions of one request that a sweep computed in one of its batches.
+struct ComputedSpan {
+  int64_t batch = 0;
+  int64_t first_position = 0;
+  int64_t num_tokens = 0;
+};
+
 struct SweepResult {
   std::vector<SweepRecord> records;
-  int64_t prompt_tokens = 0;  // computed in this sweep
-  int64_t shared_tokens = 0;  // of prompts, taken from others before this sweep
-  int64_t output_tokens = 0;  // sampled in this sweep
+  int64_t prompt_tokens = 0;        // computed in this sweep
+  int64_t shared_tokens = 0;        // of prompts, taken from others before this sweep
+  int64_t output_tokens = 0;        // sampled in this sweep
+  std::vector<ComputedSpan> spans;  // batch by batch
+  int64_t kv_pages = 0;             // that held requests used while it ran
   SweepTimes times;
   // Those that ended in this sweep, in order; reads of weights may have begun in the one before.
   std::vector<StepTimes> steps;

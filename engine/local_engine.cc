@@ -388,6 +388,8 @@ absl::StatusOr<SweepResult> LocalEngine::Sweep() {
     held_.pop_back();
   }
   GrowPages(schedule);
+  result.kv_pages = cache_->num_pages() - cache_->free_pages();
+  result.spans = ComputedSpans(schedule);
   ASSIGN_OR_RETURN(SweepOutput tokens, executor_->Run(schedule, held_));
   result.times = tokens.times;
   result.steps = std::move(tokens.steps);
@@ -468,6 +470,18 @@ void LocalEngine::GrowPages(const SweepSchedule& schedule) {
     // The schedule counted the pages.
     CHECK(held_[span.request]->pages.Grow(span.first_position + span.num_tokens).ok());
   }
+}
+
+std::vector<ComputedSpan> LocalEngine::ComputedSpans(const SweepSchedule& schedule) {
+  std::vector<ComputedSpan> spans;
+  for (size_t i = 0; i < schedule.batches.size(); ++i) {
+    for (const Span& span : schedule.batches[i].spans) {
+      spans.push_back({.batch = static_cast<int64_t>(i),
+                       .first_position = span.first_position,
+                       .num_tokens = span.num_tokens});
+    }
+  }
+  return spans;
 }
 
 void LocalEngine::TakeScored(const SweepSchedule& schedule, std::vector<TokenLogprob> scored) {
@@ -558,7 +572,12 @@ absl::StatusOr<std::vector<EngineRequest>> LocalEngine::ApplyPlan(const EngineOp
     states.push_back(TakeState(*sequence));
   }
   held_.clear();
-  RETURN_IF_ERROR(SetUp(options, std::move(plan)));
+  const absl::Status set_up = SetUp(options, std::move(plan));
+  if (absl::IsResourceExhausted(set_up) || absl::IsInvalidArgument(set_up)) {
+    // What was there is gone: these codes would say that it is not.
+    return absl::UnavailableError(set_up.message());
+  }
+  RETURN_IF_ERROR(set_up);
   std::vector<EngineRequest> suspended;
   for (EngineRequest& state : states) {
     // Behind one without room the younger ones wait, too.

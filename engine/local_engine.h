@@ -77,6 +77,7 @@ class LocalEngine : public Engine {
   bool IsClosed() const;
   SweepSchedule ScheduleHeld() const;
   void GrowPages(const SweepSchedule& schedule);
+  static std::vector<ComputedSpan> ComputedSpans(const SweepSchedule& schedule);
   // Counts tokens whose keys and values are in the pages, offers them to others and gives back
   // pages behind the window.
   static void Advance(Sequence& sequence, int64_t num_tokens);

@@ -103,6 +103,16 @@ void FakeEngineControl::FailNextSweeps(std::vector<absl::Status> statuses) {
   sweep_faults_.assign(statuses.begin(), statuses.end());
 }
 
+void FakeEngineControl::FailNextPlans(std::vector<absl::Status> statuses) {
+  MutexLock lock(mutex_);
+  plan_faults_.assign(statuses.begin(), statuses.end());
+}
+
+std::vector<int64_t> FakeEngineControl::planned_blocks() {
+  MutexLock lock(mutex_);
+  return planned_blocks_;
+}
+
 std::vector<FakeEngineControl::Created> FakeEngineControl::created() {
   MutexLock lock(mutex_);
   return created_;
@@ -125,8 +135,21 @@ absl::Status FakeEngineControl::OnCreate(const EngineOptions& options) {
     create_faults_.pop_front();
     RETURN_IF_ERROR(fault);
   }
-  created_.push_back({.pack_path = options.pack_path, .compute_type = options.compute_type});
+  created_.push_back({.pack_path = options.pack_path,
+                      .compute_type = options.compute_type,
+                      .memory_budget_bytes = options.memory_budget_bytes});
   return absl::OkStatus();
+}
+
+absl::Status FakeEngineControl::OnPlan(const EngineOptions& options) {
+  MutexLock lock(mutex_);
+  planned_blocks_.push_back(options.max_block_requests);
+  if (plan_faults_.empty()) {
+    return absl::OkStatus();
+  }
+  absl::Status fault = plan_faults_.front();
+  plan_faults_.pop_front();
+  return fault;
 }
 
 absl::Status FakeEngineControl::OnSweep(int64_t held) {
@@ -239,6 +262,11 @@ absl::StatusOr<SweepResult> FakeEngine::Sweep() {
     if (!held.prompt_done) {
       held.prompt_done = true;
       result.prompt_tokens += static_cast<int64_t>(held.request.prompt.size());
+      result.spans.push_back({.num_tokens = static_cast<int64_t>(held.request.prompt.size())});
+    } else {
+      result.spans.push_back({.first_position = static_cast<int64_t>(
+                                  held.request.prompt.size() + held.request.generated.size() - 1),
+                              .num_tokens = 1});
     }
     result.records.push_back(Advance(held));
     result.output_tokens += result.records.back().token.has_value() ? 1 : 0;
@@ -308,6 +336,9 @@ void FakeEngine::Retire(const std::vector<uint64_t>& ids) {
 
 absl::StatusOr<std::vector<EngineRequest>> FakeEngine::ApplyPlan(const EngineOptions& options) {
   RETURN_IF_ERROR(options.Validate());
+  if (control_ != nullptr) {
+    RETURN_IF_ERROR(control_->OnPlan(options));
+  }
   info_.max_block_requests = options.max_block_requests;
   std::vector<uint64_t> beyond;
   for (size_t i = static_cast<size_t>(options.max_block_requests); i < held_.size(); ++i) {

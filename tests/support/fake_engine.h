@@ -43,6 +43,7 @@ class FakeEngineControl {
   struct Created {
     std::string pack_path;
     ComputeType compute_type = ComputeType::kF32;
+    int64_t memory_budget_bytes = 0;
   };
 
   // Sweeps wait at their beginning until they are allowed.
@@ -57,8 +58,11 @@ class FakeEngineControl {
   // The next engines to be created, or sweeps, answer with these, one each.
   void FailNextCreates(std::vector<absl::Status> statuses);
   void FailNextSweeps(std::vector<absl::Status> statuses);
+  void FailNextPlans(std::vector<absl::Status> statuses);
 
   std::vector<Created> created();
+  // The block of each plan that was applied or refused.
+  std::vector<int64_t> planned_blocks();
   int64_t num_sweeps();
   int64_t most_held();
 
@@ -66,6 +70,7 @@ class FakeEngineControl {
   friend class FakeEngine;
   absl::Status OnCreate(const EngineOptions& options);
   absl::Status OnSweep(int64_t held);
+  absl::Status OnPlan(const EngineOptions& options);
 
   Mutex mutex_;
   CondVar changed_;
@@ -74,6 +79,8 @@ class FakeEngineControl {
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<absl::Status> create_faults_ ABSL_GUARDED_BY(mutex_);
   std::deque<absl::Status> sweep_faults_ ABSL_GUARDED_BY(mutex_);
+  std::deque<absl::Status> plan_faults_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int64_t> planned_blocks_ ABSL_GUARDED_BY(mutex_);
   std::vector<Created> created_ ABSL_GUARDED_BY(mutex_);
   int64_t num_sweeps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t most_held_ ABSL_GUARDED_BY(mutex_) = 0;
