@@ -98,4 +98,17 @@ absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile
   return ReplaceFile(path, HardwareProfileToJson(profile));
 }
 
+absl::StatusOr<ProfileRefinement> LoadRefinement(const std::string& path,
+                                                 const HardwareProfile& profile) {
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kMostFileBytes));
+  absl::StatusOr<ProfileRefinement> refinement = RefinementFromJson(text, profile);
+  return refinement.ok() ? refinement
+                         : absl::Status(refinement.status().code(),
+                                        absl::StrCat(path, ": ", refinement.status().message()));
+}
+
+absl::Status StoreRefinement(const std::string& path, const HardwareProfile& profile) {
+  return ReplaceFile(path, RefinementToJson(profile));
+}
+
 }  // namespace nightshift

@@ -36,4 +36,10 @@ absl::Status CheckHardwarePath(const std::string& path);
 // profile but of nothing else. Errors: as CheckHardwarePath; as errno.
 absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile& profile);
 
+// A profile's refinement, kept in a file of its own. Errors: NOT_FOUND; as RefinementFromJson,
+// naming the file; as errno.
+absl::StatusOr<ProfileRefinement> LoadRefinement(const std::string& path,
+                                                 const HardwareProfile& profile);
+absl::Status StoreRefinement(const std::string& path, const HardwareProfile& profile);
+
 }  // namespace nightshift

@@ -118,4 +118,10 @@ absl::Status ValidateHardwareProfile(const HardwareProfile& profile);
 std::string HardwareProfileToJson(const HardwareProfile& profile);
 absl::StatusOr<HardwareProfile> HardwareProfileFromJson(absl::string_view text);
 
+// A profile's refinement by itself, with what tells which measured rates it was learned beside.
+// Parse refuses as HardwareProfileFromJson; FAILED_PRECONDITION when the rates are not `profile`'s.
+std::string RefinementToJson(const HardwareProfile& profile);
+absl::StatusOr<ProfileRefinement> RefinementFromJson(absl::string_view text,
+                                                     const HardwareProfile& profile);
+
 }  // namespace nightshift

@@ -1,8 +1,9 @@
-// HardwareProfileToJson and HardwareProfileFromJson of hardware_profile.h.
+// What hardware_profile.h declares of JSON.
 #include <algorithm>
 #include <cfloat>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "engine/model/strict_json.h"
 #include "engine/policy/hardware_profile.h"
 #include "engine/policy/profile_fields.h"
+#include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -24,6 +26,7 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "nightshift-hardware-1";
+constexpr char kRefinementFormat[] = "nightshift-refinement-1";
 constexpr char kWhat[] = "hardware profile";
 constexpr size_t kMostBytes = size_t{1} << 20;  // of a text; a measured profile has 60 KiB
 
@@ -76,7 +79,7 @@ OrderedJson RatesToJson(const ComputeRates& rates) {
   return json;
 }
 
-OrderedJson RefinementToJson(const ProfileRefinement& refinement) {
+OrderedJson LanesToJson(const ProfileRefinement& refinement) {
   OrderedJson json = OrderedJson::object();
   for (size_t lane = 0; lane < kNumLanes; ++lane) {
     const auto id = static_cast<LaneId>(lane);
@@ -297,6 +300,14 @@ absl::StatusOr<ProfileRefinement> ReadRefinement(const Json& document) {
   return refinement;
 }
 
+// Of the measured rates alone.
+std::string DigestOf(const HardwareProfile& profile) {
+  HardwareProfile measured = profile;
+  measured.refinement = {};
+  const std::string json = HardwareProfileToJson(measured);
+  return absl::StrCat(absl::Hex(Xxh3(std::as_bytes(std::span(json))), absl::kZeroPad16));
+}
+
 absl::Status ReadHead(const Json& document, HardwareProfile& profile) {
   JsonReader reader(document, kWhat);
   if (reader.RequiredText("format") != kFormat) {
@@ -343,7 +354,7 @@ std::string HardwareProfileToJson(const HardwareProfile& profile) {
     json["spreads"] = profile.spreads;
   }
   if (!profile.refinement.empty()) {
-    json["refinement"] = RefinementToJson(profile.refinement);
+    json["refinement"] = LanesToJson(profile.refinement);
   }
   return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
@@ -390,6 +401,39 @@ absl::StatusOr<HardwareProfile> HardwareProfileFromJson(absl::string_view text) 
   ASSIGN_OR_RETURN(profile.refinement, ReadRefinement(document));
   RETURN_IF_ERROR(ValidateHardwareProfile(profile));
   return profile;
+}
+
+std::string RefinementToJson(const HardwareProfile& profile) {
+  const OrderedJson json = {{"format", kRefinementFormat},
+                            {"profile", profile.name},
+                            {"date", profile.date},
+                            {"digest", DigestOf(profile)},
+                            {"refinement", LanesToJson(profile.refinement)}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+absl::StatusOr<ProfileRefinement> RefinementFromJson(absl::string_view text,
+                                                     const HardwareProfile& profile) {
+  const std::string what = "hardware refinement";
+  if (text.size() > kMostBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": has ", text.size(), " bytes, must have at most ", kMostBytes));
+  }
+  ASSIGN_OR_RETURN(const Json document, ParseStrictJson(std::string(text), what));
+  RETURN_IF_ERROR(
+      CheckMembers(document, what, {"format", "profile", "date", "digest", "refinement"}));
+  JsonReader reader(document, what);
+  if (reader.RequiredText("format") != kRefinementFormat) {
+    reader.Refuse("format", absl::StrCat("is not ", kRefinementFormat));
+  }
+  const std::string digest = reader.RequiredText("digest");
+  RETURN_IF_ERROR(reader.status());
+  if (digest != DigestOf(profile)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ": was learned beside other rates than those of ", profile.name, " of ",
+                     profile.date.empty() ? "no date" : profile.date));
+  }
+  return ReadRefinement(document);
 }
 
 }  // namespace nightshift

@@ -36,6 +36,13 @@ constexpr double kOtherWeights = 100.0;
 
 }  // namespace
 
+WorkRates::WorkRates(const HardwareProfile& profile, ComputeType compute_type)
+    : profile_(profile), compute_type_(compute_type) {
+  for (size_t i = 0; i < kNumLanes; ++i) {
+    factors_[i] = profile.refinement.Factor(static_cast<LaneId>(i));
+  }
+}
+
 double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const {
   const MatmulRate* nearest = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
     return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
@@ -53,10 +60,11 @@ double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, doub
     }
   }
   if (other == nullptr) {
-    return flops / rate;
+    return FactorOf(LaneId::kCompute) * flops / rate;
   }
   const double way = Doublings(nearest->inputs, inputs) / Doublings(nearest->inputs, other->inputs);
-  return flops / std::lerp(rate, other->flops.At(std::max(rows, 1.0)), way);
+  return FactorOf(LaneId::kCompute) * flops /
+         std::lerp(rate, other->flops.At(std::max(rows, 1.0)), way);
 }
 
 double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const {
@@ -66,7 +74,7 @@ double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, doubl
                Doublings(entry.head_width, head_width);
       });
   CHECK(rate != nullptr);
-  return flops / rate->flops.At(std::max(tokens, 1.0));
+  return FactorOf(LaneId::kCompute) * flops / rate->flops.At(std::max(tokens, 1.0));
 }
 
 double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
@@ -79,31 +87,35 @@ double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
                Doublings(entry.queries_per_kv_head, work.queries_per_kv_head);
       });
   CHECK(rate != nullptr);
-  return work.bytes / rate->bytes.At(std::max(work.positions, 1.0));
+  const LaneId lane = work.on_host ? LaneId::kHostAttention : LaneId::kCompute;
+  return FactorOf(lane) * work.bytes / rate->bytes.At(std::max(work.positions, 1.0));
 }
 
 double WorkRates::UnpackSeconds(DType stored, double elements) const {
   const UnpackRate* rate = Nearest(profile_.device.unpack, [&](const UnpackRate& entry) {
     return (entry.dtype == stored ? 0.0 : 1.0) + (entry.compute == compute_type_ ? 0.0 : 0.5);
   });
+  const double factor = FactorOf(LaneId::kCompute);
   if (rate != nullptr) {
-    return elements / rate->elements_per_s;
+    return factor * elements / rate->elements_per_s;
   }
   // Reading what is stored and writing 2 bytes an element, at the memory's rate.
   const double bytes = elements * (StoredBits(stored) / 8.0 + 2.0);
-  return bytes / std::max(profile_.device.memory_bytes_per_s, profile_.device.row_bytes_per_s);
+  return factor * bytes /
+         std::max(profile_.device.memory_bytes_per_s, profile_.device.row_bytes_per_s);
 }
 
 double WorkRates::TransferSeconds(LaneId lane, double bytes, double piece_bytes) const {
+  const double refined = FactorOf(lane) * bytes;
   switch (lane) {
     case LaneId::kRead:
-      return bytes / profile_.disk_read.At(std::min(piece_bytes, kDiskPieceBytes));
+      return refined / profile_.disk_read.At(std::min(piece_bytes, kDiskPieceBytes));
     case LaneId::kWrite:
-      return bytes / profile_.disk_write.At(std::min(piece_bytes, kDiskPieceBytes));
+      return refined / profile_.disk_write.At(std::min(piece_bytes, kDiskPieceBytes));
     case LaneId::kUpload:
-      return profile_.unified_memory ? 0.0 : bytes / profile_.upload.At(piece_bytes);
+      return profile_.unified_memory ? 0.0 : refined / profile_.upload.At(piece_bytes);
     case LaneId::kDownload:
-      return profile_.unified_memory ? 0.0 : bytes / profile_.download.At(piece_bytes);
+      return profile_.unified_memory ? 0.0 : refined / profile_.download.At(piece_bytes);
     case LaneId::kCompute:
     case LaneId::kHostAttention:
       break;

@@ -1,6 +1,9 @@
-// WorkRates: seconds that a machine takes for each kind of work, from its profile. Pure.
+// WorkRates: seconds that a machine takes for each kind of work, from its profile: what was
+// measured, times what sweeps have shown of each lane since (HardwareProfile::refinement). Pure.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/policy/hardware_profile.h"
@@ -15,8 +18,7 @@ namespace nightshift {
 class WorkRates {
  public:
   // The profile is valid and outlives this.
-  WorkRates(const HardwareProfile& profile, ComputeType compute_type)
-      : profile_(profile), compute_type_(compute_type) {}
+  WorkRates(const HardwareProfile& profile, ComputeType compute_type);
 
   // `flops` by `rows` rows, with weights of about so many inputs that lie in memory as `loaded`.
   double MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const;
@@ -33,14 +35,19 @@ class WorkRates {
   double DecodeAttentionSeconds(const DecodeAttention& work) const;
   double UnpackSeconds(DType stored, double elements) const;
   // Of work between matmuls: bytes of hidden rows read and written.
-  double RowSeconds(double bytes) const { return bytes / profile_.device.row_bytes_per_s; }
-  double step_seconds() const { return profile_.device.step_seconds; }
+  double RowSeconds(double bytes) const {
+    return FactorOf(LaneId::kCompute) * bytes / profile_.device.row_bytes_per_s;
+  }
+  double step_seconds() const { return FactorOf(LaneId::kCompute) * profile_.device.step_seconds; }
   // `bytes` in transfers of `piece_bytes`; not of the lanes that compute.
   double TransferSeconds(LaneId lane, double bytes, double piece_bytes) const;
 
  private:
+  double FactorOf(LaneId lane) const { return factors_[static_cast<size_t>(lane)]; }
+
   const HardwareProfile& profile_;
   const ComputeType compute_type_;
+  std::array<double, kNumLanes> factors_ = {};
 };
 
 }  // namespace nightshift

@@ -51,6 +51,46 @@ TEST_F(HardwareFileTest, WritesNoProfileThatIsNotValid) {
   EXPECT_FALSE(std::filesystem::exists(PathOf("a")));
 }
 
+TEST_F(HardwareFileTest, KeepsARefinementApartFromTheProfile) {
+  HardwareProfile profile = KnownHardware("h100").value();
+  EXPECT_THAT(LoadRefinement(PathOf("r"), profile), StatusIs(absl::StatusCode::kNotFound, ""));
+  for (int i = 0; i < 40; ++i) {
+    profile.refinement.Observe(LaneId::kRead, 1.0, 1.0 + 0.01 * i);
+  }
+  ASSERT_OK(StoreRefinement(PathOf("r"), profile));
+  HardwareProfile measured = profile;
+  measured.refinement = {};
+  ASSERT_OK_AND_ASSIGN(const ProfileRefinement kept, LoadRefinement(PathOf("r"), measured));
+  EXPECT_EQ(kept, profile.refinement);
+}
+
+TEST_F(HardwareFileTest, ARefinementHoldsForTheRatesItWasLearnedBesideOnly) {
+  HardwareProfile profile = KnownHardware("h100").value();
+  profile.refinement.Observe(LaneId::kRead, 1.0, 1.5);
+  ASSERT_OK(StoreRefinement(PathOf("r"), profile));
+  profile.copy_bytes_per_s *= 1.001;  // measured anew
+  EXPECT_THAT(LoadRefinement(PathOf("r"), profile),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "other rates"));
+}
+
+TEST_F(HardwareFileTest, NamesTheFileOfABrokenRefinement) {
+  const HardwareProfile profile = KnownHardware("h100").value();
+  const std::string good = RefinementToJson(profile);
+  for (const std::string& text : {std::string(), std::string("{}"), std::string("[1]"),
+                                  good.substr(0, good.size() / 2), std::string(2 << 20, ' ')}) {
+    std::ofstream(PathOf("r")) << text;
+    EXPECT_FALSE(LoadRefinement(PathOf("r"), profile).ok());
+  }
+  HardwareProfile learned = profile;
+  learned.refinement.Observe(LaneId::kWrite, 1.0, 2.0);
+  std::string far = RefinementToJson(learned);
+  const size_t at = far.find("0.69");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(PathOf("r")) << far.replace(at, 4, "9.69");
+  EXPECT_THAT(LoadRefinement(PathOf("r"), profile),
+              StatusIs(absl::StatusCode::kInvalidArgument, PathOf("r")));
+}
+
 TEST_F(HardwareFileTest, SaysWhatToRunWithoutAProfile) {
   EXPECT_THAT(LoadHardwareProfile(PathOf("none")),
               StatusIs(absl::StatusCode::kNotFound, "nightshift calibrate"));

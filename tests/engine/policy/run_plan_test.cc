@@ -1,9 +1,14 @@
 #include "engine/policy/run_plan.h"
 
+#include <algorithm>
+#include <array>
+#include <memory>
+
 #include <gtest/gtest.h>
 
 #include "engine/model/known_shapes.h"
 #include "engine/model/shape_manifest.h"
+#include "engine/policy/sweep_prediction.h"
 #include "tests/support/plain_machines.h"
 #include "tests/support/status_matchers.h"
 
@@ -99,6 +104,131 @@ TEST_F(RunPlanTest, IsTheSameEachTime) {
   ASSERT_OK_AND_ASSIGN(const RunPlan two, PlanRun(Request()));
   EXPECT_EQ(PlanJson(one.plan), PlanJson(two.plan));
   EXPECT_EQ(one.predicted.seconds, two.predicted.seconds);
+}
+
+double Of(const LaneSeconds& lanes, LaneId lane) {
+  return lanes[static_cast<size_t>(lane)];
+}
+
+// The box with all that computes `factor` times as fast.
+HardwareProfile ComputingFaster(HardwareProfile profile, double factor) {
+  ComputeRates& rates = profile.device;
+  const auto speed_up = [&](RateCurve& curve) {
+    for (RatePoint& point : curve.points) {
+      point.rate *= factor;
+    }
+  };
+  for (MatmulRate& rate : rates.matmul) {
+    speed_up(rate.flops);
+  }
+  for (PromptAttentionRate& rate : rates.prompt_attention) {
+    speed_up(rate.flops);
+  }
+  for (DecodeAttentionRate& rate : rates.decode_attention) {
+    speed_up(rate.bytes);
+  }
+  for (UnpackRate& rate : rates.unpack) {
+    rate.elements_per_s *= factor;
+  }
+  rates.row_bytes_per_s *= factor;
+  rates.memory_bytes_per_s *= factor;
+  rates.step_seconds /= factor;
+  return profile;
+}
+
+class SweepPredictorTest : public RunPlanTest {
+ protected:
+  SweepPredictorTest() { base_.memory_budget_bytes = 8 * kGiB; }
+
+  std::unique_ptr<SweepPredictor> Predictor(const HardwareProfile& hardware) const {
+    auto predictor = SweepPredictor::Create(manifest_, "1b", base_, hardware);
+    EXPECT_TRUE(predictor.ok()) << predictor.status();
+    return *std::move(predictor);
+  }
+  // A sweep of a full block that decodes.
+  std::vector<ComputedSpan> Decoding() const {
+    return std::vector<ComputedSpan>(64, {.first_position = 300, .num_tokens = 1});
+  }
+};
+
+TEST_F(SweepPredictorTest, SaysOfASweepWhatTheSimulationSaysOfIt) {
+  for (const int64_t budget : {8 * kGiB, kGiB}) {  // in memory, and partly from disk
+    base_.memory_budget_bytes = budget;
+    workload_.classes = {{.prompt_tokens = 200, .output_tokens = 1, .requests = 1}};
+    ASSERT_OK_AND_ASSIGN(const SimulatedRun run, PredictRun(Request(), base_));
+    ASSERT_EQ(run.simulated_sweeps, 1);
+    const LaneSeconds lanes = Predictor(hardware_)->Future(
+        std::vector<ComputedSpan>{{.first_position = 0, .num_tokens = 200}}, 1);
+    for (const LaneId lane : {LaneId::kCompute, LaneId::kRead}) {
+      EXPECT_NEAR(Of(lanes, lane), Of(run.lane_seconds, lane), 1e-9) << LaneName(lane);
+    }
+    EXPECT_EQ(Of(lanes, LaneId::kRead) > 0.0, budget == kGiB);
+  }
+}
+
+TEST_F(SweepPredictorTest, TakesTransfersFromTheBytesOfTheSteps) {
+  base_.memory_budget_bytes = kGiB;
+  const std::vector<StepTimes> steps = {
+      {.kind = StepKind::kReadWeights, .lane = LaneId::kRead, .bytes = 30'000'000},
+      {.kind = StepKind::kReadWeights, .lane = LaneId::kRead, .bytes = 10'000'000},
+      {.kind = StepKind::kWriteKv, .lane = LaneId::kWrite, .bytes = 5'000'000},
+      {.kind = StepKind::kCompute, .lane = LaneId::kCompute}};
+  const LaneSeconds lanes = Predictor(hardware_)->Past(Decoding(), 64, steps);
+  EXPECT_NEAR(Of(lanes, LaneId::kRead), 0.02, 1e-9);  // 2 GB/s
+  EXPECT_NEAR(Of(lanes, LaneId::kWrite), 0.005, 1e-9);
+  EXPECT_GT(Of(lanes, LaneId::kCompute), 0.0);
+}
+
+TEST_F(SweepPredictorTest, HasNothingToSayOfASweepWithoutSpans) {
+  EXPECT_EQ(Predictor(hardware_)->Past({}, 0, {}), LaneSeconds());
+}
+
+// What a daemon does: sweeps of the true machine, predicted by rates that are twice as high.
+TEST_F(SweepPredictorTest, ARateThatIsWrongByTwoIsRightAfterSomeSweeps) {
+  HardwareProfile wrong = ComputingFaster(hardware_, 2.0);
+  const auto by_truth = Predictor(hardware_);
+  const auto by_wrong = Predictor(wrong);
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun truth, PredictRun(Request(), base_));
+  for (int sweep = 0; sweep < 40; ++sweep) {
+    // Every fifth sweep is disturbed.
+    const double noise = sweep % 5 == 4 ? 7.0 : 1.0;
+    for (const LaneId lane : {LaneId::kCompute, LaneId::kRead}) {
+      wrong.refinement.Observe(lane, Of(by_wrong->Future(Decoding(), 64), lane),
+                               noise * Of(by_truth->Future(Decoding(), 64), lane));
+    }
+  }
+  RunRequest request{.manifest = manifest_,
+                     .name = "1b",
+                     .base = base_,
+                     .fixed = fixed_,
+                     .hardware = wrong,
+                     .workload = workload_,
+                     .longest_request_tokens = longest_};
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun refined, PredictRun(request, base_));
+  EXPECT_NEAR(refined.seconds / truth.seconds, 1.0, 0.01);
+  // The rates themselves are as measured, and the same inputs give the same plan.
+  EXPECT_EQ(wrong.device.step_seconds, hardware_.device.step_seconds / 2.0);
+  ASSERT_OK_AND_ASSIGN(const RunPlan one, PlanRun(request));
+  ASSERT_OK_AND_ASSIGN(const RunPlan two, PlanRun(request));
+  EXPECT_EQ(PlanJson(one.plan), PlanJson(two.plan));
+}
+
+TEST_F(SweepPredictorTest, ARateThatIsFarOffIsNeverCorrectedBeyondTheBounds) {
+  HardwareProfile wrong = ComputingFaster(hardware_, 10.0);
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun truth, PredictRun(Request(), base_));
+  const double seconds = Of(Predictor(wrong)->Future(Decoding(), 64), LaneId::kCompute);
+  for (int sweep = 0; sweep < 100; ++sweep) {
+    wrong.refinement.Observe(LaneId::kCompute, seconds, 10.0 * seconds);
+  }
+  const RunRequest request{.manifest = manifest_,
+                           .name = "1b",
+                           .base = base_,
+                           .fixed = fixed_,
+                           .hardware = wrong,
+                           .workload = workload_,
+                           .longest_request_tokens = longest_};
+  ASSERT_OK_AND_ASSIGN(const SimulatedRun refined, PredictRun(request, base_));
+  EXPECT_NEAR(refined.seconds / truth.seconds, ProfileRefinement::kMostFactor / 10.0, 0.01);
 }
 
 }  // namespace
