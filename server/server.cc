@@ -64,30 +64,37 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
   runner.kept_prompt_bytes = options.kept_prompt_bytes;
   runner.disk_reserve_bytes = options.disk_reserve_bytes;
+  runner.refinement_path = state_directory + "/refinement.json";
+  runner.available_memory = AvailableMemoryBytes;
   runner.limits = limits;
   return runner;
 }
 
 // What to plan with: the profile that is asked for, or this machine's if there is one.
-absl::StatusOr<std::optional<HardwareProfile>> FindHardware(const Options& options) {
+absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
   if (!options.plans) {
-    return std::nullopt;
+    runner.why_no_hardware = "planning is off (--plan off): the daemon's options hold";
+    return absl::OkStatus();
   }
   if (!options.hardware.empty()) {
-    ASSIGN_OR_RETURN(HardwareProfile profile, FindHardwareProfile(options.hardware));
-    return std::optional(std::move(profile));
+    ASSIGN_OR_RETURN(runner.hardware, FindHardwareProfile(options.hardware));
+    return absl::OkStatus();
   }
   absl::StatusOr<HardwareProfile> profile = LoadHardwareProfile(DefaultHardwarePath());
   if (!profile.ok()) {
+    runner.why_no_hardware = absl::StrCat(profile.status().message(),
+                                          ", then restart the daemon; until then its own "
+                                          "options hold");
     LOG(WARNING) << "not_planning reason=\"" << profile.status().message()
                  << "\" action=\"the options of the daemon hold\"";
-    return std::nullopt;
+    return absl::OkStatus();
   }
-  const std::string stale = StaleProfileNote(options.state_directory, MemoryLimitBytes());
-  if (!stale.empty()) {
-    LOG(WARNING) << "hardware_profile reason=\"" << stale << "\"";
+  runner.stale_hardware = StaleProfileNote(options.state_directory, MemoryLimitBytes());
+  if (!runner.stale_hardware.empty()) {
+    LOG(WARNING) << "hardware_profile reason=\"" << runner.stale_hardware << "\"";
   }
-  return std::optional(*std::move(profile));
+  runner.hardware = *std::move(profile);
+  return absl::OkStatus();
 }
 
 v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const std::string& storage,
@@ -128,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   server->catalog_->Rescan();
   RunnerOptions runner =
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
-  ASSIGN_OR_RETURN(runner.hardware, FindHardware(options));
+  RETURN_IF_ERROR(FindHardware(options, runner));
   server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
                                              std::move(parts.engine_factory), server->clock_);
   RETURN_IF_ERROR(server->Listen(options, parts));
@@ -163,27 +170,30 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
 absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   tasks_ = std::make_unique<TaskPool>(kTaskThreads, kMaxQueuedTasks);
   scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
-  context_ = std::unique_ptr<RpcContext>(
-      new RpcContext{.store = *store_,
-                     .catalog = *catalog_,
-                     .clock = clock_,
-                     .tasks = *tasks_,
-                     .scans = *scans_,
-                     .calls = calls_,
-                     .uploads = *uploads_,
-                     .janitor = *janitor_,
-                     .tokens = PageTokens(),
-                     .limits = MakeRpcLimits(options),
-                     .jobs_directory = state_->jobs_path(),
-                     .uploads_directory = state_->uploads_path(),
-                     .jobs_prefix = "jobs",
-                     .default_compute_type = options.compute_type == ComputeType::kF32
-                                                 ? v1::COMPUTE_TYPE_CHOICE_F32
-                                                 : v1::COMPUTE_TYPE_CHOICE_BF16,
-                     .runner_status = [this] { return runner_->status(); },
-                     .timeline = [this] { return runner_->timeline(); },
-                     .set_drain = [this](bool drain) { SetDrain(drain); },
-                     .backup = [this](const std::string& directory) { return Backup(directory); }});
+  context_ = std::unique_ptr<RpcContext>(new RpcContext{
+      .store = *store_,
+      .catalog = *catalog_,
+      .clock = clock_,
+      .tasks = *tasks_,
+      .scans = *scans_,
+      .calls = calls_,
+      .uploads = *uploads_,
+      .janitor = *janitor_,
+      .tokens = PageTokens(),
+      .limits = MakeRpcLimits(options),
+      .jobs_directory = state_->jobs_path(),
+      .uploads_directory = state_->uploads_path(),
+      .jobs_prefix = "jobs",
+      .default_compute_type = options.compute_type == ComputeType::kF32
+                                  ? v1::COMPUTE_TYPE_CHOICE_F32
+                                  : v1::COMPUTE_TYPE_CHOICE_BF16,
+      .runner_status = [this] { return runner_->status(); },
+      .timeline = [this] { return runner_->timeline(); },
+      .plan_for = [this](
+                      const ModelKey& key,
+                      const WorkloadProfile& workload) { return runner_->PlanFor(key, workload); },
+      .set_drain = [this](bool drain) { SetDrain(drain); },
+      .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(

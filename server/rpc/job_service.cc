@@ -4,6 +4,7 @@
 
 #include "server/rpc/change_call.h"
 #include "server/rpc/delete_call.h"
+#include "server/rpc/policy_call.h"
 #include "server/rpc/read_calls.h"
 #include "server/rpc/results_call.h"
 #include "server/rpc/retry_call.h"
@@ -61,9 +62,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobServiceRpc::StreamResults(
   return StartCall<ResultsCall>(context, std::move(parsed), context_);
 }
 
-grpc::ServerUnaryReactor* JobServiceRpc::GetUploadStatus(
-    grpc::CallbackServerContext* context, const v1::GetUploadStatusRequest* request,
-    v1::UploadStatus* response) {
+grpc::ServerUnaryReactor* JobServiceRpc::GetUploadStatus(grpc::CallbackServerContext* context,
+                                                         const v1::GetUploadStatusRequest* request,
+                                                         v1::UploadStatus* response) {
   return StartCall<UploadStatusCall>(context, request->request_id(), response, context_);
 }
 
@@ -94,15 +95,15 @@ grpc::ServerUnaryReactor* JobServiceRpc::DeleteJob(grpc::CallbackServerContext* 
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::GetPolicy(grpc::CallbackServerContext* context,
-                                                   const v1::GetPolicyRequest* /*request*/,
-                                                   v1::Policy* /*response*/) {
-  return Refuse(*context, "GetPolicy");
+                                                   const v1::GetPolicyRequest* request,
+                                                   v1::Policy* response) {
+  return StartCall<GetPolicyCall>(context, *request, response, context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::ExplainPolicy(grpc::CallbackServerContext* context,
-                                                       const v1::ExplainPolicyRequest* /*request*/,
-                                                       v1::ExplainPolicyResponse* /*response*/) {
-  return Refuse(*context, "ExplainPolicy");
+                                                       const v1::ExplainPolicyRequest* request,
+                                                       v1::ExplainPolicyResponse* response) {
+  return StartCall<ExplainPolicyCall>(context, *request, response, context_);
 }
 
 }  // namespace nightshift

@@ -53,8 +53,6 @@ class JobServiceRpc
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,
                                       google::protobuf::Empty* response) override;
-
-  // Not in this version.
   grpc::ServerUnaryReactor* GetPolicy(grpc::CallbackServerContext* context,
                                       const v1::GetPolicyRequest* request,
                                       v1::Policy* response) override;

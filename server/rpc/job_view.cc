@@ -28,38 +28,30 @@ int64_t Done(const RowCounts& counts) {
   return counts.succeeded + counts.failed + counts.cancelled + counts.expired;
 }
 
-// What is left, at the daemon's rate now: the prompts that were checked, as long as they are, the
-// others and all outputs as long as those of the finished rows on average.
-std::optional<double> SecondsLeft(const JobRecord& record, double tokens_per_second) {
-  const int64_t tokens = record.prompt_tokens + record.output_tokens;
-  if (record.state != JobState::kRunning || tokens_per_second <= 0.0 || tokens <= 0 ||
-      record.counts.succeeded <= 0) {
-    return std::nullopt;
-  }
-  const auto done = static_cast<double>(record.counts.succeeded);
-  const double prompt = static_cast<double>(record.prompt_tokens) / done;
-  const double output = static_cast<double>(record.output_tokens) / done;
-  const auto left = static_cast<double>(record.counts.pending + record.counts.running);
-  const double checked_left =
-      std::max(0.0, static_cast<double>(record.checked_prompts) - done);
-  const auto checked_tokens = static_cast<double>(
-      std::max<int64_t>(0, record.checked_prompt_tokens - record.prompt_tokens));
-  const double prompts_left = checked_tokens + prompt * std::max(0.0, left - checked_left);
-  return (prompts_left + left * output) / tokens_per_second;
+void SetSeconds(double seconds, google::protobuf::Duration& duration) {
+  constexpr double kMaxSeconds = 10.0 * 365 * 24 * 3600;
+  duration.set_seconds(static_cast<int64_t>(std::clamp(seconds, 0.0, kMaxSeconds)));
 }
 
-v1::Progress MakeProgress(const JobRecord& record, double tokens_per_second) {
+v1::Progress MakeProgress(const JobRecord& record, const ViewMoment& moment) {
   v1::Progress progress;
   progress.set_fraction(static_cast<double>(Done(record.counts)) /
                         static_cast<double>(std::max<int64_t>(record.counts.total, 1)));
   progress.set_checked_requests(record.checked);
   progress.set_checked_prompt_tokens(record.checked_prompt_tokens);
   if (record.state == JobState::kRunning) {
-    progress.set_tokens_per_second(tokens_per_second);
+    progress.set_tokens_per_second(moment.tokens_per_second);
   }
-  constexpr double kMaxSeconds = 10.0 * 365 * 24 * 3600;
-  if (const auto seconds = SecondsLeft(record, tokens_per_second)) {
-    progress.mutable_eta()->set_seconds(static_cast<int64_t>(std::min(*seconds, kMaxSeconds)));
+  const bool goes_on = record.state == JobState::kRunning || record.state == JobState::kQueued;
+  if (!goes_on || moment.times_left == nullptr) {
+    return progress;
+  }
+  if (const auto found = moment.times_left->find(record.id); found != moment.times_left->end()) {
+    const double since_s = static_cast<double>(moment.now_us - moment.times_left_us) /
+                           static_cast<double>(kMicrosPerSecond);
+    SetSeconds(found->second.seconds - since_s, *progress.mutable_eta());
+    SetSeconds(found->second.least_seconds - since_s, *progress.mutable_eta_low());
+    SetSeconds(found->second.most_seconds - since_s, *progress.mutable_eta_high());
   }
   return progress;
 }
@@ -111,7 +103,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
   *job.mutable_counts() = MakeCounts(record.counts);
   job.mutable_tokens()->set_prompt(record.prompt_tokens);
   job.mutable_tokens()->set_output(record.output_tokens);
-  *job.mutable_progress() = MakeProgress(record, moment.tokens_per_second);
+  *job.mutable_progress() = MakeProgress(record, moment);
   SetTime(record.create_time_us, *job.mutable_create_time());
   if (record.start_time_us != 0) {
     SetTime(record.start_time_us, *job.mutable_start_time());

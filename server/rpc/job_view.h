@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -9,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+#include "server/scheduling/time_left.h"
 #include "server/store/job_store.h"
 
 #include "nightshift/v1/jobs.pb.h"
@@ -19,6 +22,9 @@ namespace nightshift {
 struct ViewMoment {
   int64_t now_us = 0;            // wall clock
   double tokens_per_second = 0;  // of the daemon now; 0 for unknown
+  // By id of a job, as it was then; may be null.
+  std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;
+  int64_t times_left_us = 0;
 };
 
 // DATA_LOSS when the record does not parse.

@@ -59,6 +59,8 @@ struct RpcContext {
   v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   std::function<RunnerStatus()> runner_status;
   std::function<std::vector<StepTimes>()> timeline;  // Runner::timeline
+  // Runner::PlanFor. Takes a second: for task threads.
+  std::function<absl::StatusOr<PolicyState>(const ModelKey&, const WorkloadProfile&)> plan_for;
   std::function<void(bool drain)> set_drain;
   // Blocks: for task threads. See server/store/backup.h.
   std::function<absl::StatusOr<v1::BackupResponse>(const std::string& directory)> backup;
@@ -66,8 +68,11 @@ struct RpcContext {
 
 // What views of jobs tell now.
 inline ViewMoment MomentOf(const RpcContext& rpc) {
+  const RunnerStatus runner = rpc.runner_status();
   return {.now_us = rpc.clock.WallMicros(),
-          .tokens_per_second = rpc.runner_status().tokens_per_second};
+          .tokens_per_second = runner.tokens_per_second,
+          .times_left = runner.times_left,
+          .times_left_us = runner.times_left_us};
 }
 
 }  // namespace nightshift

@@ -224,6 +224,17 @@ v1::ServerInfo ServerServiceRpc::Info() const {
   info.set_loaded_model(runner.loaded_model);
   info.set_device(runner.device);
   info.set_bottleneck(runner.bottleneck);
+  v1::Planning& planning = *info.mutable_planning();
+  if (runner.policy->hardware != nullptr) {
+    constexpr int64_t kMaxNameBytes = 256;
+    planning.set_hardware(CleanText(runner.policy->hardware->name, kMaxNameBytes));
+  }
+  planning.set_plans(runner.plan_counts.plans);
+  planning.set_replans(runner.plan_counts.replans);
+  planning.set_failed_allocations(runner.plan_counts.failed_allocations);
+  planning.set_predicted_jobs(runner.plan_counts.predicted_jobs);
+  planning.set_last_time_ratio(runner.plan_counts.last_time_ratio);
+  planning.set_median_time_ratio(runner.plan_counts.median_time_ratio);
   return info;
 }
 

@@ -44,12 +44,6 @@ absl::Status NotInThisVersion(absl::string_view feature) {
                    {{"feature", std::string(feature)}});
 }
 
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, absl::string_view feature) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(ToGrpcStatus(NotInThisVersion(feature)));
-  return reactor;
-}
-
 absl::Status Draining() {
   return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, reason::kServerDraining,
                                   "the daemon is draining; come back when it has restarted"),

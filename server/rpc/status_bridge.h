@@ -19,9 +19,6 @@ void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& c
 // UNIMPLEMENTED naming the feature.
 absl::Status NotInThisVersion(absl::string_view feature);
 
-// Answers a call with NotInThisVersion.
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, absl::string_view feature);
-
 // UNAVAILABLE: the daemon is draining.
 absl::Status Draining();
 

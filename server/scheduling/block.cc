@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
-#include "kernels/base/status_macros.h"
 #include "kernels/base/log.h"
+#include "kernels/base/status_macros.h"
 #include "server/input/row_error.h"
 #include "server/scheduling/progress.h"
 
@@ -112,8 +112,7 @@ void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
 
 std::vector<size_t> Block::ChooseJoining() const {
   const EngineInfo& info = session_.engine->info();
-  BlockRoom room = {.max_requests = info.max_block_requests,
-                    .held_requests = num_held()};
+  BlockRoom room = {.max_requests = info.max_block_requests, .held_requests = num_held()};
   for (const auto& [id, key] : held_) {
     room.held_attempt = std::max(room.held_attempt, RowOf(key).attempt);
   }
@@ -155,6 +154,20 @@ int64_t Block::held_tokens() const {
     tokens += KnownTokens(key);
   }
   return tokens;
+}
+
+std::map<std::string, DoneTokens> Block::done_tokens() const {
+  std::map<std::string, DoneTokens> done;
+  for (const auto& [key, row] : rows_) {
+    for (const ChoiceProgress& choice : row.choices) {
+      if (!choice.generated.empty()) {
+        DoneTokens& of_job = done[row.job->job_id];
+        of_job.prompt += row.prompt_tokens;
+        of_job.output += static_cast<int64_t>(choice.generated.size());
+      }
+    }
+  }
+  return done;
 }
 
 int64_t Block::waiting_tokens() const {
@@ -316,6 +329,9 @@ absl::StatusOr<BlockSweep> Block::Sweep(std::vector<FinishedRow>& finished) {
   sweep.tokens = result->prompt_tokens + result->output_tokens;
   sweep.times = result->times;
   sweep.steps = std::move(result->steps);
+  sweep.sampled_tokens = result->output_tokens;
+  sweep.spans = std::move(result->spans);
+  sweep.kv_pages = result->kv_pages;
   return sweep;
 }
 
@@ -337,8 +353,7 @@ void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
   if (!record.finished) {
     return;
   }
-  lengths_.Learn(row.job->job_id, row.prompt_tokens,
-                 static_cast<int64_t>(choice.generated.size()));
+  lengths_.Learn(row.job->job_id, row.prompt_tokens, static_cast<int64_t>(choice.generated.size()));
   CHECK_LE(record.kept_tokens, static_cast<int64_t>(choice.generated.size()));
   choice.end = ChoiceEnd{.finish_reason = record.finish_reason,
                          .stop_reason = std::move(record.stop_reason),

@@ -45,6 +45,15 @@ struct BlockSweep {
   std::set<std::string> job_ids;  // of the rows that the engine held
   SweepTimes times;
   std::vector<StepTimes> steps;
+  int64_t sampled_tokens = 0;
+  std::vector<ComputedSpan> spans;
+  int64_t kv_pages = 0;  // as the engine's SweepResult
+};
+
+// Tokens of a job's rows in the block that need not be computed again.
+struct DoneTokens {
+  int64_t prompt = 0;
+  int64_t output = 0;
 };
 
 // Drives one session's engine. One thread; `session` and `lengths` must outlive it.
@@ -80,6 +89,8 @@ class Block {
   // Of those: prompt and generated tokens.
   int64_t held_tokens() const;
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  // By job: of prompts that have begun to generate, and generated; of held and waiting rows.
+  std::map<std::string, DoneTokens> done_tokens() const;
   // Prompt and generated tokens of those that wait.
   int64_t waiting_tokens() const;
   // The highest share tag of a row that joined.

@@ -48,6 +48,10 @@ constexpr int64_t kLeastClaimRows = 32;
 constexpr int64_t kLongestSleepUs = 60'000'000;
 // Of text, for rows of which nothing else is known.
 constexpr int64_t kBytesPerToken = 4;
+// Between estimates of when jobs end.
+constexpr int64_t kEstimateIntervalUs = 200'000;
+// Without a plan: of the rate observed, the share that may be wrong.
+constexpr double kRateUncertainty = 0.3;
 
 absl::Status OutOfRange(const char* option, int64_t value) {
   return absl::InvalidArgumentError(
@@ -105,7 +109,9 @@ class Runner::Loop {
         subscription_(store.events().Subscribe("", [this] {
           jobs_changed_ = true;
           wakeup_.Notify();
-        })) {}
+        })) {
+    UpdateStatus();
+  }
 
   ~Loop() { store_.events().Unsubscribe(subscription_); }
 
@@ -133,6 +139,11 @@ class Runner::Loop {
   RunnerStatus status() const {
     MutexLock lock(mutex_);
     return status_;
+  }
+  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload) const {
+    ASSIGN_OR_RETURN(const EngineOptions base,
+                     ModelSession::OptionsFor(key, options_.engine, catalog_));
+    return PlanOtherWork(key.model, base, options_.fixed, *status().policy, workload);
   }
   std::vector<StepTimes> timeline() const {
     MutexLock lock(mutex_);
@@ -177,6 +188,7 @@ class Runner::Loop {
   int64_t LoadedUs(const ModelKey& key) const;
   // What is queued for a model, of jobs that may run.
   std::vector<QueuedJob> Queue(const ModelKey& key) const;
+  QueuedJob QueuedOf(const ActiveJob& job) const;
   // The session under a plan; under the options as given where the engine refuses the plan.
   absl::StatusOr<std::unique_ptr<ModelSession>> OpenPlanned(const ModelKey& key);
   // At a sweep edge: another plan where the queue has changed so much that one is worth it.
@@ -184,6 +196,8 @@ class Runner::Loop {
   void OpenSession(const ModelKey& key);
   // Wrong weights stay wrong: no job of the model is begun until its pack is written anew.
   void MarkIfLost(const ModelKey& key, const absl::Status& error);
+  // The engine is of no use after a change of plan: it is made anew, its rows are not at fault.
+  void LosePlan(const absl::Status& error);
   // Gives every row in hand back to the store, with its progress and without counting the attempt.
   void GiveAllBack();
   void CloseSession();
@@ -204,6 +218,7 @@ class Runner::Loop {
   void SaveProgress(std::vector<RowProgress> rows);
   void CountSweep(BlockSweep sweep);
   void UpdateStatus();
+  std::map<std::string, TimeLeft> EstimateTimes() const;
 
   const RunnerOptions options_;
   StoreActor& store_;
@@ -229,7 +244,21 @@ class Runner::Loop {
   // When models were loaded last, by the monotonic clock.
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
   int64_t slice_us_ = 0;  // of session_
-  RunPlanner planner_{options_.fixed, options_.hardware};
+  RunPlanner planner_{{.fixed = options_.fixed,
+                       .hardware = options_.hardware,
+                       .why_none = options_.why_no_hardware,
+                       .stale = options_.stale_hardware,
+                       .refinement_path = options_.refinement_path,
+                       .available_memory = options_.available_memory}};
+  EngineUsage usage_;       // of session_, under the present plan
+  int64_t page_bytes_ = 0;  // of session_
+  struct OutputLimits {
+    int64_t rows = 0;
+    int64_t tokens = 0;
+    int64_t longest = 0;
+  };
+  std::map<std::string, OutputLimits> limits_;  // of rows that were prepared, by job
+  std::map<std::string, int64_t> row_bytes_;    // of the input on average, by job
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;        // of session_
   bool load_again_ = false;             // the last attempt found no room on the disk
@@ -246,6 +275,11 @@ class Runner::Loop {
   mutable Mutex mutex_;
   RunnerStatus status_ ABSL_GUARDED_BY(mutex_);
   Timeline timeline_ ABSL_GUARDED_BY(mutex_){kMaxTraceSteps};
+  // Of session_; empty before the first sweep.
+  std::shared_ptr<const std::map<std::string, TimeLeft>> times_left_ =
+      std::make_shared<const std::map<std::string, TimeLeft>>();
+  int64_t times_left_us_ = 0;  // wall clock
+  int64_t estimated_us_ = 0;   // monotonic clock; 0: not since the model was loaded
   const int64_t subscription_;
   std::thread thread_;
 };
@@ -325,13 +359,23 @@ void Runner::Loop::RefreshJobs() {
     } else {
       context = MakeJobContext(record, options_.state_directory, options_.engine.compute_type);
       reports_.Begin(record.id, record.report);
+      if (!record.input_file.empty() && record.counts.total > 0) {
+        std::error_code error;
+        const auto bytes = std::filesystem::file_size(
+            std::filesystem::path(options_.state_directory) / record.input_file, error);
+        row_bytes_[record.id] = error ? 0 : static_cast<int64_t>(bytes) / record.counts.total;
+      }
       lengths_.Begin(record.id, record.counts.succeeded, record.prompt_tokens,
                      record.output_tokens);
     }
     jobs_.push_back({.record = std::move(record), .context = std::move(context)});
   }
   for (const auto& [job_id, context] : known) {
-    reports_.End(job_id);
+    if (const std::optional<double> time_ratio = reports_.End(job_id)) {
+      planner_.JobEnded(*time_ratio);
+    }
+    row_bytes_.erase(job_id);
+    limits_.erase(job_id);
     lengths_.End(job_id);
     share_.End(job_id);
   }
@@ -543,63 +587,88 @@ int64_t Runner::Loop::LoadedUs(const ModelKey& key) const {
 std::vector<QueuedJob> Runner::Loop::Queue(const ModelKey& key) const {
   std::vector<QueuedJob> queue;
   for (const ActiveJob& job : jobs_) {
-    const JobRecord& record = job.record;
-    if (!(job.context->key == key) || !MayRun(job)) {
-      continue;
+    if (job.context->key == key && MayRun(job)) {
+      queue.push_back(QueuedOf(job));
     }
-    const v1::SamplingOptions& sampling = job.context->spec.sampling();
-    QueuedJob queued{.rows = record.counts.pending + record.counts.running,
-                     .choices = std::max<int64_t>(1, sampling.num_choices()),
-                     .finished_rows = record.counts.succeeded,
-                     .finished_prompt_tokens = record.prompt_tokens,
-                     .finished_output_tokens = record.output_tokens,
-                     .max_output_tokens = sampling.has_max_output_tokens()
-                                              ? sampling.max_output_tokens()
-                                              : kDefaultMaxOutputTokens};
-    if (record.checked_prompts > 0) {
-      queued.checked_rows = record.checked_prompts;
-      queued.checked_tokens = record.checked_prompt_tokens;
-      queued.longest_prompt = record.longest_prompt_tokens;
-      queued.all_checked = record.checked == record.counts.total;
-    } else if (!record.input_file.empty() && record.counts.total > 0) {
-      std::error_code error;
-      const auto bytes = std::filesystem::file_size(
-          std::filesystem::path(options_.state_directory) / record.input_file, error);
-      queued.row_bytes = error ? 0 : static_cast<int64_t>(bytes) / record.counts.total;
-    }
-    queue.push_back(queued);
   }
   return queue;
+}
+
+QueuedJob Runner::Loop::QueuedOf(const ActiveJob& job) const {
+  const JobRecord& record = job.record;
+  const v1::SamplingOptions& sampling = job.context->spec.sampling();
+  QueuedJob queued{.rows = record.counts.pending + record.counts.running,
+                   .choices = std::max<int64_t>(1, sampling.num_choices()),
+                   .finished_rows = record.counts.succeeded,
+                   .finished_prompt_tokens = record.prompt_tokens,
+                   .finished_output_tokens = record.output_tokens,
+                   .max_output_tokens = sampling.has_max_output_tokens()
+                                            ? sampling.max_output_tokens()
+                                            : kDefaultMaxOutputTokens,
+                   .may_end_early = !sampling.ignore_eos()};
+  if (record.checked_prompts > 0) {
+    queued.checked_rows = record.checked_prompts;
+    queued.checked_tokens = record.checked_prompt_tokens;
+    queued.longest_prompt = record.longest_prompt_tokens;
+    queued.all_checked = record.checked == record.counts.total;
+  }
+  if (const auto found = limits_.find(record.id); found != limits_.end()) {
+    queued.limited_rows = found->second.rows;
+    queued.limit_tokens = found->second.tokens;
+    queued.longest_limit = found->second.longest;
+  }
+  if (const auto found = row_bytes_.find(record.id); found != row_bytes_.end()) {
+    queued.row_bytes = found->second;
+  }
+  return queued;
 }
 
 absl::StatusOr<std::unique_ptr<ModelSession>> Runner::Loop::OpenPlanned(const ModelKey& key) {
   ASSIGN_OR_RETURN(const EngineOptions base,
                    ModelSession::OptionsFor(key, options_.engine, catalog_));
-  const EngineOptions options = planner_.Begin(base, Queue(key));
+  const EngineOptions options = planner_.Begin(key.model, base, Queue(key));
   absl::StatusOr<std::unique_ptr<ModelSession>> session =
       ModelSession::Open(key, options, catalog_, texts_, factory_);
-  if (absl::IsResourceExhausted(session.status()) && planner_.plan().has_value()) {
-    session =
-        ModelSession::Open(key, planner_.GiveUp(session.status()), catalog_, texts_, factory_);
+  const auto has_no_room = [&] {
+    const RunPlan* plan = planner_.plan();
+    return plan != nullptr &&
+           (absl::IsResourceExhausted(session.status()) ||
+            (absl::IsUnavailable(session.status()) && plan->options.tiers.disk_budget_bytes > 0));
+  };
+  while (has_no_room()) {
+    session = ModelSession::Open(key, planner_.LoadRefused(session.status()), catalog_, texts_, factory_);
+  }
+  if (!session.ok()) {
+    planner_.End();
   }
   return session;
 }
 
 void Runner::Loop::PlanAnew() {
-  if (block_ == nullptr || !planner_.plan().has_value()) {
+  if (block_ == nullptr || planner_.plan() == nullptr) {
     return;
   }
-  const std::optional<EngineOptions> options =
-      planner_.Next(Queue(session_->key), block_->held_tokens());
-  if (!options.has_value()) {
-    return;
+  std::optional<EngineOptions> options = planner_.Next(Queue(session_->key), block_->held_tokens());
+  while (options.has_value()) {
+    const absl::Status applied = block_->ApplyPlan(*options);
+    if (applied.ok()) {
+      planner_.Changed();
+      usage_ = session_->engine->Usage();
+      return;
+    }
+    if (!absl::IsResourceExhausted(applied) && !absl::IsInvalidArgument(applied)) {
+      LosePlan(applied);
+      return;
+    }
+    options = planner_.ChangeRefused(applied);
   }
-  const absl::Status applied = block_->ApplyPlan(*options);
-  if (absl::IsResourceExhausted(applied) || absl::IsInvalidArgument(applied)) {
-    planner_.GiveUp(applied);
-  } else if (!applied.ok()) {
-    OnSweepFailed(applied);
-  }
+}
+
+void Runner::Loop::LosePlan(const absl::Status& error) {
+  planner_.ChangeLost(error);
+  GiveAllBack();
+  CloseSession();
+  jobs_changed_ = true;
 }
 
 void Runner::Loop::OpenSession(const ModelKey& key) {
@@ -626,6 +695,9 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   slice_us_ = SliceOf(options_.model_slice_us, progress_saved_us_ - start_us);
   rate_ = SweepRate();
   times_ = SweepTimes();
+  usage_ = session_->engine->Usage();
+  const EngineInfo& info = session_->engine->info();
+  page_bytes_ = info.kv_budget_bytes / std::max<int64_t>(1, info.kv_budget_pages);
   {
     MutexLock lock(mutex_);
     timeline_ = Timeline(kMaxTraceSteps);
@@ -644,8 +716,12 @@ void Runner::Loop::MarkIfLost(const ModelKey& key, const absl::Status& error) {
 }
 
 void Runner::Loop::CloseSession() {
+  planner_.Save();
+  planner_.End();
   block_.reset();
   session_.reset();
+  times_left_ = std::make_shared<const std::map<std::string, TimeLeft>>();
+  estimated_us_ = 0;
   UpdateStatus();
 }
 
@@ -742,6 +818,11 @@ void Runner::Loop::TakePrepared() {
     } else if (!prepared.status.ok()) {
       finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
     } else {
+      OutputLimits& limits = limits_[job_id];
+      const int64_t most = prepared.request.sampling.max_output_tokens;
+      ++limits.rows;
+      limits.tokens += most;
+      limits.longest = std::max(limits.longest, most);
       block_->Add(std::move(prepared));
     }
   }
@@ -858,6 +939,7 @@ void Runner::Loop::SaveProgressIfDue() {
   }
   progress_saved_us_ = now_us;
   SaveProgress(block_->Progress());
+  planner_.Save();
 }
 
 void Runner::Loop::SaveProgress(std::vector<RowProgress> rows) {
@@ -883,7 +965,12 @@ void Runner::Loop::CountSweep(BlockSweep sweep) {
     rate_.Add(clock_.MonotonicMicros(), sweep.tokens);
   }
   times_.Add(sweep.times);
-  reports_.Add(sweep.job_ids, sweep.times);
+  reports_.Add(sweep.job_ids, {.times = sweep.times,
+                               .tokens = sweep.tokens,
+                               .pools = {.device = usage_.device_memory_bytes,
+                                         .host = usage_.memory_bytes,
+                                         .kv = sweep.kv_pages * page_bytes_},
+                               .planned = planner_.Observe(sweep, page_bytes_)});
   {
     MutexLock lock(mutex_);
     timeline_.Add(sweep.steps);
@@ -894,15 +981,57 @@ void Runner::Loop::CountSweep(BlockSweep sweep) {
 void Runner::Loop::UpdateStatus() {
   RunnerStatus status;
   if (session_ != nullptr) {
-    status = {.loaded_model = session_->key.model,
-              .device = session_->engine->info().device,
-              .tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0,
-              .held_requests = block_->num_held(),
-              .times = times_,
-              .bottleneck = Bottleneck(times_)};
+    status.loaded_model = session_->key.model;
+    status.device = session_->engine->info().device;
+    status.tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0;
+    status.held_requests = block_->num_held();
+    status.times = times_;
+    status.bottleneck = Bottleneck(times_);
+    const int64_t now_us = clock_.MonotonicMicros();
+    if (estimated_us_ == 0 || now_us - estimated_us_ >= kEstimateIntervalUs) {
+      estimated_us_ = now_us;
+      times_left_us_ = clock_.WallMicros();
+      times_left_ = std::make_shared<const std::map<std::string, TimeLeft>>(EstimateTimes());
+    }
   }
+  status.policy = planner_.state();
+  status.plan_counts = planner_.counts();
+  status.times_left = times_left_;
+  status.times_left_us = times_left_us_;
   MutexLock lock(mutex_);
   status_ = std::move(status);
+}
+
+std::map<std::string, TimeLeft> Runner::Loop::EstimateTimes() const {
+  TokenCosts costs;
+  double ratio = 1.0;
+  double uncertainty = kRateUncertainty;
+  if (const std::optional<TokenCosts> planned = planner_.token_costs()) {
+    costs = *planned;
+    ratio = planner_.pace().ratio();
+    uncertainty = planner_.pace().uncertainty();
+  } else if (const double rate = rate_.tokens_per_second(); rate > 0.0) {
+    costs = {.prompt_seconds = 1.0 / rate, .output_seconds = 1.0 / rate};
+  } else {
+    return {};
+  }
+  const std::map<std::string, DoneTokens> done = block_->done_tokens();
+  std::vector<JobLeft> jobs;
+  for (const ActiveJob& job : jobs_) {
+    if (!(job.context->key == session_->key) || !MayRun(job)) {
+      continue;
+    }
+    const auto found = done.find(job.record.id);
+    const DoneTokens of_job = found == done.end() ? DoneTokens() : found->second;
+    const TokensLeft left = TokensLeftOf(QueuedOf(job), of_job.prompt, of_job.output,
+                                         session_->engine->info().context_tokens);
+    jobs.push_back({.id = job.record.id,
+                    .priority = job.record.priority,
+                    .prompt_tokens = left.prompt,
+                    .output_tokens = left.output,
+                    .least_output_tokens = left.least_output});
+  }
+  return TimesLeft(jobs, costs, ratio, uncertainty);
 }
 
 Runner::Runner(RunnerOptions options, StoreActor& store, ModelCatalog& catalog,
@@ -928,6 +1057,11 @@ void Runner::Hold(bool hold) {
 
 RunnerStatus Runner::status() const {
   return loop_->status();
+}
+
+absl::StatusOr<PolicyState> Runner::PlanFor(const ModelKey& key,
+                                            const WorkloadProfile& workload) const {
+  return loop_->PlanFor(key, workload);
 }
 
 std::vector<StepTimes> Runner::timeline() const {

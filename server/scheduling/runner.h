@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 #include "engine/engine.h"
 #include "engine/policy/hardware_profile.h"
@@ -19,6 +22,8 @@
 #include "server/input/parse_limits.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/model_session.h"
+#include "server/scheduling/policy_state.h"
+#include "server/scheduling/time_left.h"
 #include "server/store/store_actor.h"
 
 namespace nightshift {
@@ -28,6 +33,10 @@ struct RunnerOptions {
                          // here is that of jobs which do not name one
   FixedOptions fixed;    // fields of `engine` that no plan changes
   std::optional<HardwareProfile> hardware;  // to plan with; nothing: `engine` holds
+  std::string why_no_hardware;              // as PlannerOptions
+  std::string stale_hardware;
+  std::string refinement_path;
+  std::function<int64_t()> available_memory;
   std::string state_directory;              // where input files lie
   // Disk for token ids of prompts that were checked and wait; 0: they are tokenized again.
   int64_t kept_prompt_bytes = int64_t{4} << 30;
@@ -52,8 +61,14 @@ struct RunnerStatus {
   std::string device;
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
-  SweepTimes times;        // of all sweeps since the model was loaded
-  std::string bottleneck;  // of those: "read 93 %"; empty before the first
+  SweepTimes times;                           // of all sweeps since the model was loaded
+  std::string bottleneck;                     // of those: "read 93 %"; empty before the first
+  std::shared_ptr<const PolicyState> policy;  // never null
+  PlanCounts plan_counts;
+  // By id, of jobs that run or wait for the loaded model, as it was at `times_left_us` of the wall
+  // clock. Never null.
+  std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;
+  int64_t times_left_us = 0;
 };
 
 // A row that is claimed ends in exactly one of: a published result, or given back to the store.
@@ -73,6 +88,10 @@ class Runner {
   // and what is in the store waits. Jobs end and expire all the same. Any thread; does not wait.
   void Hold(bool hold);
   RunnerStatus status() const;
+  // The plan for another workload of a model than what is queued; runs nothing. Any thread; takes
+  // as long as a search. Without a plan the state says why. Errors: the catalog's, INVALID_ARGUMENT
+  // for a workload out of range.
+  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload) const;
   // The last steps, at most kMaxTraceSteps, of the model that was loaded last.
   std::vector<StepTimes> timeline() const;
 

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/policy/hardware_file.h"
 #include "tests/server/rpc/service_world.h"
+#include "tests/support/plain_machines.h"
 
 namespace nightshift {
 namespace {
@@ -392,12 +394,124 @@ TEST_F(JobServiceTest, DumpsTheTimelineOnceASweepHasRun) {
   EXPECT_EQ(info.bottleneck(), "read 93 %");
 }
 
-TEST_F(JobServiceTest, NamesWhatIsNotInThisVersion) {
+class PolicyTest : public JobServiceTest {
+ protected:
+  void StartWithProfile() {
+    options_.hardware = folder_.path() + "/box.json";
+    ASSERT_TRUE(StoreHardwareProfile(options_.hardware, PlainBox()).ok());
+    Restart();
+  }
+  grpc::Status Policy(v1::Policy& policy, const std::string& model = "",
+                      const std::string& job = "") {
+    v1::GetPolicyRequest request;
+    request.set_model(model);
+    request.set_job(job);
+    grpc::ClientContext context;
+    return jobs_->GetPolicy(&context, request, &policy);
+  }
+  v1::Policy Policy(const std::string& model = "", const std::string& job = "") {
+    v1::Policy policy;
+    const grpc::Status status = Policy(policy, model, job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return policy;
+  }
+  grpc::Status Explain(const v1::ExplainPolicyRequest& request,
+                       v1::ExplainPolicyResponse& response) {
+    grpc::ClientContext context;
+    return jobs_->ExplainPolicy(&context, request, &response);
+  }
+};
+
+TEST_F(PolicyTest, WithoutAProfileSaysWhatToRun) {
+  options_.plans = false;
+  Restart();
+  EXPECT_NE(Policy().reason().find("--plan off"), std::string::npos);
+  EXPECT_FALSE(Policy().planned());
+  EXPECT_FALSE(Policy().has_hardware());
+}
+
+TEST_F(PolicyTest, ShowsThePlanOfTheLoadedModel) {
+  StartWithProfile();
+  EXPECT_NE(Policy().reason().find("no model is loaded"), std::string::npos);
+  EXPECT_NE(Policy("llama").reason().find("is not loaded"), std::string::npos);
+  control_.HoldSweeps();
+  const v1::Job job = Submit(TokenJob(20));
+  control_.WaitForHeldSweep();
+  const v1::Policy policy = Policy();
+  EXPECT_TRUE(policy.planned()) << policy.reason();
+  EXPECT_EQ(policy.model(), "llama");
+  EXPECT_EQ(policy.hardware().name(), "box");
+  EXPECT_EQ(policy.requests(), 20);
+  EXPECT_GT(policy.block_requests(), 0);
+  EXPECT_GT(policy.tokens_per_s(), 0.0);
+  EXPECT_FALSE(policy.binding().empty());
+  ASSERT_EQ(policy.shares_size(), 3);
+  for (const v1::PolicyShares& shares : policy.shares()) {
+    EXPECT_NEAR(shares.device() + shares.host() + shares.disk(), 1.0, 1e-9) << shares.what();
+  }
+  ASSERT_GE(policy.tiers_size(), 1);
+  EXPECT_LE(policy.tiers(0).bytes(), policy.tiers(0).capacity_bytes());
+  EXPECT_EQ(Policy("llama").SerializeAsString(), policy.SerializeAsString());
+  EXPECT_EQ(Policy("", job.name()).SerializeAsString(), policy.SerializeAsString());
+  v1::Job running;
+  ASSERT_TRUE(Get(job.name(), running).ok());
+  EXPECT_TRUE(running.progress().has_eta());
+  EXPECT_LE(running.progress().eta_low().seconds(), running.progress().eta_high().seconds());
+  control_.ReleaseSweeps();
+  const v1::Job ended = WaitForEnd(job.name());
+  EXPECT_GT(ended.report().prediction().predicted_wall_us(), 0);
+  EXPECT_NE(Policy("", job.name()).reason().find("has ended"), std::string::npos);
   grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(info_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
+  EXPECT_EQ(info.planning().hardware(), "box");
+  EXPECT_EQ(info.planning().plans(), 1);
+}
+
+TEST_F(PolicyTest, RefusesWhatIsNotThere) {
   v1::Policy policy;
-  const grpc::Status refused = jobs_->GetPolicy(&context, v1::GetPolicyRequest(), &policy);
-  EXPECT_THAT(refused, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
-  EXPECT_EQ(DetailsOf(refused).metadata["feature"], "GetPolicy");
+  EXPECT_THAT(Policy(policy, "nobody"), Refuses(StatusCode::NOT_FOUND, "MODEL_NOT_FOUND"));
+  EXPECT_THAT(Policy(policy, "", "jobs/nobody"), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  EXPECT_THAT(Policy(policy, "", "nobody"), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(Policy(policy, "llama", "jobs/a"),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+}
+
+TEST_F(PolicyTest, ExplainsAWorkloadWithoutRunningIt) {
+  StartWithProfile();
+  v1::ExplainPolicyRequest request;
+  request.set_requests(1000);
+  request.set_prompt_tokens(30);
+  request.set_output_tokens(30);
+  v1::ExplainPolicyResponse explained;
+  ASSERT_TRUE(Explain(request, explained).ok());
+  EXPECT_TRUE(explained.policy().planned()) << explained.policy().reason();
+  EXPECT_EQ(explained.policy().requests(), 1000);
+  EXPECT_GT(explained.alternatives_size(), 0);
+  for (const v1::PolicyAlternative& alternative : explained.alternatives()) {
+    EXPECT_FALSE(alternative.why().empty()) << alternative.what();
+  }
+  EXPECT_EQ(control_.num_sweeps(), 0);
+  EXPECT_TRUE(control_.created().empty());
+  request.set_prompt_tokens(1'000'000);  // above the context
+  EXPECT_THAT(Explain(request, explained),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_OUT_OF_RANGE"));
+  request.set_requests(-1);
+  EXPECT_THAT(Explain(request, explained),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_OUT_OF_RANGE"));
+}
+
+TEST_F(PolicyTest, AWorkloadThatFitsNowhereIsAnswerAndNoError) {
+  options_.memory_budget_bytes = 1000;
+  StartWithProfile();
+  v1::ExplainPolicyRequest request;
+  request.set_requests(10);
+  request.set_prompt_tokens(10);
+  v1::ExplainPolicyResponse explained;
+  const grpc::Status status = Explain(request, explained);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_FALSE(explained.policy().planned());
+  EXPECT_NE(explained.policy().reason().find("lacks"), std::string::npos);
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ TEST(QueueWorkloadTest, TakesTheBestThatIsKnownOfALength) {
                                         .row_bytes = 400,
                                         .checked_rows = 3,
                                         .checked_tokens = 700,
+                                        .limited_rows = 2,
+                                        .limit_tokens = 2 * 50,
                                         .finished_rows = 31,
                                         .finished_prompt_tokens = 3100,
                                         .finished_output_tokens = 31,
@@ -34,7 +36,7 @@ TEST(QueueWorkloadTest, TakesTheBestThatIsKnownOfALength) {
   EXPECT_EQ(workload.classes[2].prompt_tokens, 100) << "as those that have finished";
   EXPECT_EQ(workload.classes[2].output_tokens, 11);
   EXPECT_EQ(workload.classes[3].prompt_tokens, 234) << "as those that were checked";
-  EXPECT_EQ(workload.classes[3].output_tokens, 64) << "too few have finished";
+  EXPECT_EQ(workload.classes[3].output_tokens, 50) << "too few have finished: the rows' own";
 }
 
 TEST(QueueWorkloadTest, CountsChoicesAndLeavesOutJobsWithoutRows) {
@@ -59,6 +61,9 @@ TEST(QueueWorkloadTest, ExpectsALongestPromptAboveTheMean) {
                                                          .checked_rows = 2,
                                                          .checked_tokens = 200,
                                                          .longest_prompt = 110,
+                                                         .limited_rows = 1,
+                                                         .limit_tokens = 10,
+                                                         .longest_limit = 10,
                                                          .max_output_tokens = 10}},
                                  kContext),
             410);
@@ -66,9 +71,42 @@ TEST(QueueWorkloadTest, ExpectsALongestPromptAboveTheMean) {
                                                          .checked_rows = 20,
                                                          .checked_tokens = 2000,
                                                          .longest_prompt = 900,
+                                                         .limited_rows = 1,
+                                                         .limit_tokens = 10,
+                                                         .longest_limit = 10,
                                                          .max_output_tokens = 10}},
                                  kContext),
             910);
+}
+
+TEST(QueueWorkloadTest, CountsWhatIsLeftOfAJob) {
+  const QueuedJob job = {.rows = 10,
+                         .choices = 2,
+                         .checked_rows = 3,
+                         .checked_tokens = 300,
+                         .max_output_tokens = 40};
+  const TokensLeft left = TokensLeftOf(job, 500, 300, kContext);
+  EXPECT_EQ(left.prompt, 1500);
+  EXPECT_EQ(left.output, 500);
+  EXPECT_EQ(left.least_output, 0) << "they may all end early";
+  QueuedJob certain = job;
+  certain.may_end_early = false;
+  EXPECT_EQ(TokensLeftOf(certain, 500, 300, kContext).least_output, 500);
+  EXPECT_EQ(TokensLeftOf(job, 5000, 3000, kContext).prompt, 0) << "rows are counted late";
+  EXPECT_EQ(TokensLeftOf({}, 0, 0, kContext).output, 0);
+}
+
+TEST(QueueWorkloadTest, IsExactOnceSomeRowsOfEveryJobAreKnownByTokensAndLimits) {
+  std::vector<QueuedJob> jobs = {{.rows = 3, .checked_rows = 3, .limited_rows = 3}, {.rows = 0}};
+  EXPECT_TRUE(IsExact(jobs));
+  jobs[0].limited_rows = 2;
+  EXPECT_FALSE(IsExact(jobs));
+  jobs[0] = {.rows = 1000, .checked_rows = 3, .limited_rows = 32};
+  EXPECT_FALSE(IsExact(jobs));
+  jobs[0].checked_rows = 32;
+  EXPECT_TRUE(IsExact(jobs));
+  jobs.push_back({.rows = 5, .row_bytes = 100});
+  EXPECT_FALSE(IsExact(jobs));
 }
 
 TEST(QueueWorkloadTest, ChangesByTwiceTheRequestsOrAQuarterOfALengthNotByDraining) {

@@ -13,6 +13,7 @@
 #include "server/scheduling/preflight.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/request_options.h"
+#include "tests/support/plain_machines.h"
 #include "tests/support/runner_world.h"
 #include "tests/support/status_matchers.h"
 
@@ -25,6 +26,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::string ReasonOf(const v1::Result& result) {
@@ -220,9 +222,8 @@ TEST_P(RunnerTest, AJobRunsInItsWindowAndIsSuspendedOutsideOfIt) {
   world_.control.WaitForHeldSweep();
   world_.clock.Advance(int64_t{3600} * 1'000'000);
   world_.control.ReleaseSweeps();
-  const JobRecord outside = world_.WaitUntil("night", [](const JobRecord& job) {
-    return job.counts.running == 0;
-  });
+  const JobRecord outside =
+      world_.WaitUntil("night", [](const JobRecord& job) { return job.counts.running == 0; });
   EXPECT_EQ(outside.state, JobState::kRunning);
   EXPECT_GT(outside.counts.pending, 0);
   const int64_t sweeps = world_.control.num_sweeps();
@@ -714,7 +715,8 @@ TEST_P(RunnerTest, AModelOfWrongWeightsIsServedNoMore) {
 
 TEST_P(RunnerTest, OneFailedReadSendsTheRowsBackOnce) {
   const std::vector<InputRow> rows = MakeRows(20);
-  world_.control.FailNextSweeps({absl::FailedPreconditionError("at offset 4096: Input/output error")});
+  world_.control.FailNextSweeps(
+      {absl::FailedPreconditionError("at offset 4096: Input/output error")});
   world_.Start();
   world_.Submit("job", rows, Spec(10));
   EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kSucceeded);
@@ -722,7 +724,8 @@ TEST_P(RunnerTest, OneFailedReadSendsTheRowsBackOnce) {
   EXPECT_EQ(NumTriedTwice("job"), 8);
 }
 
-// One failed read may be the disk's bad moment; at the same again the jobs fail, until another one asks.
+// One failed read may be the disk's bad moment; at the same again the jobs fail, until another one
+// asks.
 TEST_P(RunnerTest, WeightsThatCannotBeReadTwiceFailTheJob) {
   world_.control.FailNextSweeps({absl::FailedPreconditionError("read of layers.3.up.weight"),
                                  absl::FailedPreconditionError("read of layers.3.up.weight")});
@@ -850,7 +853,8 @@ TEST_P(RunnerTest, TakesABoundedNumberOfRowsInHand) {
     most_running = std::max(most_running, world_.Job("job").counts.running);
     world_.control.AllowSweeps(1);
   }
-  // 8 in the block, 16 ready or on their way, 8 that ended at one sweep edge and are being published.
+  // 8 in the block, 16 ready or on their way, 8 that ended at one sweep edge and are being
+  // published.
   EXPECT_LE(most_running, 32);
   EXPECT_GE(most_running, 9);
   world_.control.ReleaseSweeps();
@@ -950,6 +954,114 @@ TEST_P(RunnerTest, AJobThatNeverRanHasNoReport) {
   world_.Start();
   world_.Submit("job", MakeRows(2), Spec(4));
   EXPECT_EQ(world_.WaitForEnd("job").report, "");
+}
+
+TEST_P(RunnerTest, APlannedJobReportsWhatWasPredictedAlsoAfterARestart) {
+  world_.options.hardware = PlainBox();
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("job", MakeRows(8), Spec(60));
+  world_.control.AllowSweeps(5);
+  DrainDuringSweep();
+  const int64_t before = world_.control.num_sweeps();
+  world_.StartStore();
+  EXPECT_EQ(ReportOf(world_.Job("job")).prediction().sweeps(), before);
+  world_.Start();
+  const v1::Report whole = ReportOf(world_.WaitForEnd("job"));
+  const v1::PredictionReport& prediction = whole.prediction();
+  EXPECT_EQ(prediction.sweeps(), world_.control.num_sweeps());
+  EXPECT_EQ(prediction.wall_us(), whole.wall_us());
+  EXPECT_GT(prediction.predicted_wall_us(), 0);
+  EXPECT_GT(prediction.predicted_tokens_per_s(), 0.0);
+  EXPECT_GT(prediction.planned_requests(), 0);
+  EXPECT_FALSE(prediction.constraint().empty());
+  for (const v1::LaneReport& lane : whole.lanes()) {
+    EXPECT_EQ(lane.compared_us(), lane.busy_us());
+    EXPECT_GT(lane.predicted_us(), 0) << lane.name();
+  }
+  ExpectCompletions("job", MakeRows(8), Spec(60));
+}
+
+TEST_P(RunnerTest, WithoutAProfileNothingIsPredicted) {
+  world_.Start();
+  world_.Submit("job", MakeRows(3), Spec(4));
+  EXPECT_FALSE(ReportOf(world_.WaitForEnd("job")).has_prediction());
+  EXPECT_THAT(world_.runner().status().policy->reason, HasSubstr("nightshift calibrate"));
+}
+
+TEST_P(RunnerTest, AGrowingQueueChangesThePlanAndNoText) {
+  world_.options.hardware = PlainBox();
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("few", MakeRows(4), Spec(60));
+  world_.control.WaitForHeldSweep();
+  world_.Submit("many", MakeRows(300), Spec(40, 2));
+  world_.Settle();
+  world_.control.ReleaseSweeps();
+  world_.WaitForEnd("few");
+  world_.WaitForEnd("many");
+  EXPECT_THAT(world_.control.planned_blocks(), Not(IsEmpty()));
+  EXPECT_GE(world_.runner().status().plan_counts.replans, 1);
+  ExpectCompletions("few", MakeRows(4), Spec(60));
+  ExpectCompletions("many", MakeRows(300), Spec(40, 2));
+}
+
+TEST_P(RunnerTest, APlanThatFindsNoRoomAtTheLoadIsMadeOnceForLess) {
+  world_.options.hardware = PlainBox();
+  world_.options.engine.memory_budget_bytes = 64 << 20;
+  world_.options.available_memory = [] { return int64_t{20} << 20; };
+  world_.control.FailNextCreates({absl::ResourceExhaustedError("no memory")});
+  world_.Start();
+  world_.Submit("job", MakeRows(20), Spec(5));
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 20);
+  const std::vector<FakeEngineControl::Created> created = world_.control.created();
+  ASSERT_THAT(created, SizeIs(1));
+  EXPECT_LE(created[0].memory_budget_bytes, 20 << 20);
+  EXPECT_EQ(world_.runner().status().plan_counts.failed_allocations, 1);
+}
+
+TEST_P(RunnerTest, AnEngineThatAChangeOfPlanHasLostIsMadeAnewAndNoRowIsBlamed) {
+  world_.options.hardware = PlainBox();
+  world_.control.HoldSweeps();
+  world_.control.FailNextPlans({absl::UnavailableError("no memory")});
+  v1::JobSpec spec = Spec(60);
+  spec.set_max_attempts(1);
+  world_.Start();
+  world_.Submit("few", MakeRows(4), spec);
+  world_.control.WaitForHeldSweep();
+  world_.Submit("many", MakeRows(300), spec);
+  world_.Settle();
+  world_.control.ReleaseSweeps();
+  EXPECT_EQ(world_.WaitForEnd("few").counts.succeeded, 4);
+  EXPECT_EQ(world_.WaitForEnd("many").counts.succeeded, 300);
+  EXPECT_THAT(world_.control.created(), SizeIs(2));
+  ExpectCompletions("few", MakeRows(4), spec);
+}
+
+TEST_P(RunnerTest, EstimatesWhenJobsEndFromThePlanAndOfThoseThatWaitToo) {
+  world_.options.hardware = PlainBox();
+  world_.control.HoldSweeps();
+  world_.Start();
+  world_.Submit("first", MakeRows(40), Spec(60));
+  world_.control.WaitForHeldSweep();
+  const RunnerStatus status = world_.runner().status();
+  ASSERT_EQ(status.times_left->count("first"), 1U) << "before any sweep has ended";
+  const TimeLeft left = status.times_left->at("first");
+  EXPECT_GT(left.least_seconds, 0.0);
+  EXPECT_LT(left.least_seconds, left.seconds);
+  EXPECT_LT(left.seconds, left.most_seconds);
+  world_.Submit("second", MakeRows(40), Spec(60));
+  world_.Settle();
+  world_.clock.Advance(1'000'000);
+  world_.control.AllowHeldSweep();
+  world_.control.WaitForHeldSweep();
+  world_.clock.Advance(1'000'000);
+  world_.control.AllowHeldSweep();
+  world_.control.WaitForHeldSweep();
+  EXPECT_EQ(world_.runner().status().times_left->count("second"), 1U);
+  world_.control.ReleaseSweeps();
+  world_.WaitForEnd("first");
+  world_.WaitForEnd("second");
 }
 
 TEST_P(RunnerTest, DrainIsIdempotentAndNeedsNoStart) {

@@ -1,0 +1,13 @@
+// A plan as the API shows it. Pure.
+#pragma once
+
+#include "server/scheduling/policy_state.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+v1::Policy MakePolicy(const PolicyState& state);
+v1::ExplainPolicyResponse MakeExplanation(const PolicyState& state);
+
+}  // namespace nightshift
