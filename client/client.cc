@@ -83,8 +83,8 @@ absl::StatusOr<Response> Client::Call(absl::string_view attempted, absl::Duratio
 absl::StatusOr<v1::Job> Client::Submit(const SubmitOptions& submission, const InputFile& input) {
   Retries retries(options_.retry, options_.keep_waiting);
   while (true) {
-    absl::StatusOr<v1::Job> job = UploadInput(*jobs_, submission, input,
-                                              KeptBytes(submission, input), options_.keep_waiting);
+    absl::StatusOr<v1::Job> job =
+        UploadInput(*jobs_, submission, input, KeptBytes(submission, input), options_.keep_waiting);
     if (job.ok()) {
       return job;
     }
@@ -125,8 +125,7 @@ absl::StatusOr<v1::Job> Client::PeekJob(const std::string& name) {
                            });
 }
 
-absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(v1::ListJobsRequest filter,
-                                                      int64_t limit) {
+absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(v1::ListJobsRequest filter, int64_t limit) {
   std::vector<v1::Job> jobs;
   v1::ListJobsRequest request = std::move(filter);
   do {
@@ -189,10 +188,9 @@ absl::StatusOr<v1::Job> Client::RetryFailed(const std::string& name,
   v1::RetryFailedRequest request;
   request.set_name(name);
   request.set_request_id(request_id);
-  return Call<v1::Job>(absl::StrCat("retry ", name), kCopyTimeout,
-                       [&](auto* context, auto* queue) {
-                         return jobs_->PrepareAsyncRetryFailed(context, request, queue);
-                       });
+  return Call<v1::Job>(absl::StrCat("retry ", name), kCopyTimeout, [&](auto* context, auto* queue) {
+    return jobs_->PrepareAsyncRetryFailed(context, request, queue);
+  });
 }
 
 absl::Status Client::DeleteJob(const std::string& name, bool force, bool allow_missing) {
@@ -227,6 +225,23 @@ absl::StatusOr<ResultStreamEnd> Client::StreamResults(const ResultStreamOptions&
     }
     RETURN_IF_ERROR(retries.Next(attempt.status));
   }
+}
+
+absl::StatusOr<v1::Policy> Client::GetPolicy(const std::string& model, const std::string& job) {
+  v1::GetPolicyRequest request;
+  request.set_model(model);
+  request.set_job(job);
+  return Call<v1::Policy>("read policy", options_.call_timeout, [&](auto* context, auto* queue) {
+    return jobs_->PrepareAsyncGetPolicy(context, request, queue);
+  });
+}
+
+absl::StatusOr<v1::ExplainPolicyResponse> Client::ExplainPolicy(
+    const v1::ExplainPolicyRequest& request) {
+  return Call<v1::ExplainPolicyResponse>(
+      "explain policy", options_.call_timeout, [&](auto* context, auto* queue) {
+        return jobs_->PrepareAsyncExplainPolicy(context, request, queue);
+      });
 }
 
 absl::StatusOr<v1::ServerInfo> Client::GetServerInfo() {

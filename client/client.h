@@ -60,8 +60,8 @@ class Client {
   absl::StatusOr<v1::Job> GetJob(const std::string& name);
   // For displays: one attempt, at most 2 s.
   absl::StatusOr<v1::Job> PeekJob(const std::string& name);
-  // The newest jobs first, at most `limit`, of those that `filter` lets through (its page fields are
-  // not used).
+  // The newest jobs first, at most `limit`, of those that `filter` lets through (its page fields
+  // are not used).
   absl::StatusOr<std::vector<v1::Job>> ListJobs(v1::ListJobsRequest filter, int64_t limit);
   // One long poll: the job once it has ended, or its latest state after `timeout` (at most 60 s).
   absl::StatusOr<v1::Job> WaitJob(const std::string& name, absl::Duration timeout);
@@ -79,6 +79,10 @@ class Client {
   // Reopens the stream after transient errors, after the last result that the listener was given.
   absl::StatusOr<ResultStreamEnd> StreamResults(const ResultStreamOptions& options,
                                                 const ResultListener& listener);
+
+  // Of a model, of a job's model ("jobs/{id}"), or with both empty of what is loaded.
+  absl::StatusOr<v1::Policy> GetPolicy(const std::string& model, const std::string& job);
+  absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicy(const v1::ExplainPolicyRequest& request);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo();
   // While draining the daemon accepts and runs nothing.

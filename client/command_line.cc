@@ -325,6 +325,31 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   remove.add_flag("--allow-missing", values.line.allow_missing, "No error if there is no such job");
 }
 
+void DeclarePolicyCommands(CLI::App& app, Values& values) {
+  CLI::App& policy = *app.add_subcommand("policy", "How the daemon runs a model");
+  policy.require_subcommand(1);
+  CLI::App& show = *policy.add_subcommand(
+      "show", "The plan that runs now: sizes, places, what it is predicted to take, what binds it");
+  CLI::App& explain = *policy.add_subcommand(
+      "explain", "Why that plan: what would be faster with more, what was rejected and why");
+  for (CLI::App* command : {&show, &explain}) {
+    command->add_option("subject", values.line.subject, "A model or a job (what is loaded)")
+        ->type_name("MODEL|JOB");
+  }
+  const double most = 2147483648.0;
+  explain
+      .add_option("--requests", values.line.requests,
+                  "Plan for so many requests instead of what is queued, and run nothing")
+      ->type_name("N")
+      ->check(IsBetween(1, most));
+  explain.add_option("--prompt-tokens", values.line.prompt_tokens, "Of each of them")
+      ->type_name("N")
+      ->check(IsBetween(1, most));
+  explain.add_option("--output-tokens", values.line.output_tokens, "Of each of them")
+      ->type_name("N")
+      ->check(IsBetween(0, most));
+}
+
 void DeclareServerCommands(CLI::App& app, Values& values) {
   app.add_subcommand("models", "List the models of the daemon");
   CLI::App& health = *app.add_subcommand("health", "Say whether the daemon accepts jobs");
@@ -372,21 +397,31 @@ void Declare(CLI::App& app, Values& values) {
   app.add_flag("--no-color", values.line.no_color, "No colour, as with NO_COLOR");
   DeclareRun(app, values);
   DeclareJobCommands(app, values);
+  DeclarePolicyCommands(app, values);
   DeclareServerCommands(app, values);
 }
 
 Command CommandOf(const std::string& name) {
-  static const std::map<std::string, Command> kCommands = {
-      {"run", Command::kRun},           {"submit", Command::kSubmit},
-      {"status", Command::kStatus},     {"list", Command::kList},
-      {"wait", Command::kWait},         {"results", Command::kResults},
-      {"cancel", Command::kCancel},     {"models", Command::kModels},
-      {"pause", Command::kPause},       {"resume", Command::kResume},
-      {"retry", Command::kRetry},       {"delete", Command::kDelete},
-      {"health", Command::kHealth},     {"server", Command::kServerInfo},
-      {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
-      {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
-      {"plan", Command::kDaemonTool}};
+  static const std::map<std::string, Command> kCommands = {{"run", Command::kRun},
+                                                           {"submit", Command::kSubmit},
+                                                           {"status", Command::kStatus},
+                                                           {"list", Command::kList},
+                                                           {"wait", Command::kWait},
+                                                           {"results", Command::kResults},
+                                                           {"cancel", Command::kCancel},
+                                                           {"models", Command::kModels},
+                                                           {"pause", Command::kPause},
+                                                           {"resume", Command::kResume},
+                                                           {"retry", Command::kRetry},
+                                                           {"delete", Command::kDelete},
+                                                           {"health", Command::kHealth},
+                                                           {"server", Command::kServerInfo},
+                                                           {"policy", Command::kPolicyShow},
+                                                           {"bench", Command::kDaemonTool},
+                                                           {"calibrate", Command::kDaemonTool},
+                                                           {"import", Command::kDaemonTool},
+                                                           {"model", Command::kDaemonTool},
+                                                           {"plan", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 
@@ -463,8 +498,7 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
         absl::ToInt64Nanoseconds(window - absl::Seconds(absl::ToInt64Seconds(window)))));
   }
   if (!values.not_before.empty()) {
-    spec.mutable_not_before()->set_seconds(
-        absl::ToUnixSeconds(*ParseStartTime(values.not_before)));
+    spec.mutable_not_before()->set_seconds(absl::ToUnixSeconds(*ParseStartTime(values.not_before)));
   }
   for (const std::string& label : values.labels) {
     const std::pair<std::string, std::string> parts =
@@ -478,12 +512,15 @@ CommandLine Complete(const CLI::App& app, Values values) {
   const CLI::App& command = *app.get_subcommands().front();
   line.command = CommandOf(command.get_name());
   if (line.command == Command::kServerInfo) {
-    for (const auto& [name, of_server] : std::map<std::string, Command>{
-             {"timeline", Command::kServerTimeline},
-             {"drain", Command::kServerDrain},
-             {"backup", Command::kServerBackup}}) {
+    for (const auto& [name, of_server] :
+         std::map<std::string, Command>{{"timeline", Command::kServerTimeline},
+                                        {"drain", Command::kServerDrain},
+                                        {"backup", Command::kServerBackup}}) {
       line.command = command.got_subcommand(name) ? of_server : line.command;
     }
+  }
+  if (line.command == Command::kPolicyShow && command.got_subcommand("explain")) {
+    line.command = Command::kPolicyExplain;
   }
   if (!values.order.empty()) {
     line.order = static_cast<v1::ResultOrder>(EnumeratorOf(OrderNames(), values.order));
@@ -524,6 +561,10 @@ ParsedCommandLine UsageError(const std::string& what, const std::string& command
 std::string Contradiction(const CommandLine& line) {
   if (line.command == Command::kRun && line.private_daemon && line.model.empty()) {
     return "--private needs --model PACK";
+  }
+  const bool has_lengths = line.prompt_tokens > 0 || line.output_tokens > 0;
+  if (line.command == Command::kPolicyExplain && (line.requests > 0) != has_lengths) {
+    return "a workload is --requests with --prompt-tokens, and --output-tokens";
   }
   if (line.command == Command::kSubmit && line.wait && line.validate_only) {
     return "--validate-only makes no job, there is nothing to --wait for";

@@ -26,6 +26,8 @@ enum class Command {
   kDelete,
   kModels,
   kHealth,
+  kPolicyShow,
+  kPolicyExplain,
   kServerInfo,
   kServerTimeline,
   kServerDrain,
@@ -41,28 +43,32 @@ struct CommandLine {
   bool quiet = false;
   bool no_color = false;
 
-  std::string input;   // run, submit: path or "-"
-  std::string output;  // run, results, server timeline: path or "-"; server backup: folder
-  std::string job;     // "jobs/{id}"
+  std::string input;          // run, submit: path or "-"
+  std::string output;         // run, results, server timeline: path or "-"; server backup: folder
+  std::string job;            // "jobs/{id}"
+  std::string subject;        // policy: a model or a job; empty: what is loaded
+  int64_t requests = 0;       // policy explain: of a workload; 0: what is queued
+  int64_t prompt_tokens = 0;  // of each
+  int64_t output_tokens = 0;
   // run, submit. spec.model stays empty: `model` may be a path.
   v1::JobSpec spec;
   std::string model;
   std::string job_id;
   std::string run_key;
-  bool token_ids = false;                          // run, results
-  bool private_daemon = false;                     // run
-  bool cancel_on_interrupt = false;                // run
-  bool wait = false;                               // submit, health
-  bool validate_only = false;                      // submit
-  bool follow = false;                             // results
-  int64_t after_seq = 0;                           // results
+  bool token_ids = false;                           // run, results
+  bool private_daemon = false;                      // run
+  bool cancel_on_interrupt = false;                 // run
+  bool wait = false;                                // submit, health
+  bool validate_only = false;                       // submit
+  bool follow = false;                              // results
+  int64_t after_seq = 0;                            // results
   v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;  // results
-  bool force = false;                              // delete
-  bool allow_missing = false;                      // delete
-  bool undo = false;                               // server drain
-  std::string label;                               // list
-  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;  // list
-  int64_t limit = 0;                               // list
+  bool force = false;                               // delete
+  bool allow_missing = false;                       // delete
+  bool undo = false;                                // server drain
+  std::string label;                                // list
+  v1::JobState state = v1::JOB_STATE_UNSPECIFIED;   // list
+  int64_t limit = 0;                                // list
   absl::Duration timeout = absl::InfiniteDuration();
   std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, the tool's name first
 };

@@ -112,12 +112,49 @@ Json JobErrorJson(const v1::Job& job) {
           {"message", job.error().message()}};
 }
 
+Json SecondsJson(bool known, const google::protobuf::Duration& duration) {
+  return known ? Json(duration.seconds()) : Json(nullptr);
+}
+
 Json ProgressJson(const v1::Progress& progress) {
   return {{"fraction", progress.fraction()},
           {"tokens_per_second", progress.tokens_per_second()},
           {"checked_requests", progress.checked_requests()},
           {"checked_prompt_tokens", progress.checked_prompt_tokens()},
-          {"eta_s", progress.has_eta() ? Json(progress.eta().seconds()) : Json(nullptr)}};
+          {"eta_s", SecondsJson(progress.has_eta(), progress.eta())},
+          {"eta_low_s", SecondsJson(progress.has_eta_low(), progress.eta_low())},
+          {"eta_high_s", SecondsJson(progress.has_eta_high(), progress.eta_high())}};
+}
+
+Json PredictionJson(const v1::Report& report) {
+  if (!report.has_prediction()) {
+    return nullptr;
+  }
+  const v1::PredictionReport& prediction = report.prediction();
+  Json lanes = Json::array();
+  for (const v1::LaneReport& lane : report.lanes()) {
+    lanes.push_back({{"name", lane.name()},
+                     {"predicted_us", lane.predicted_us()},
+                     {"observed_us", lane.compared_us()}});
+  }
+  Json pools = Json::array();
+  for (const v1::PoolReport& pool : prediction.pools()) {
+    pools.push_back({{"name", pool.name()},
+                     {"predicted_bytes", pool.predicted_bytes()},
+                     {"observed_bytes", pool.observed_bytes()}});
+  }
+  return {{"sweeps", prediction.sweeps()},
+          {"observed_us", prediction.wall_us()},
+          {"predicted_us", prediction.predicted_wall_us()},
+          {"tokens", prediction.tokens()},
+          {"tokens_per_s", prediction.tokens_per_s()},
+          {"predicted_tokens_per_s", prediction.predicted_tokens_per_s()},
+          {"lanes", lanes},
+          {"pools", pools},
+          {"constraint", prediction.constraint()},
+          {"planned_requests", prediction.planned_requests()},
+          {"planned_seconds", prediction.planned_seconds()},
+          {"planned_tokens_per_s", prediction.planned_tokens_per_s()}};
 }
 
 Json ReportJson(const v1::Job& job) {
@@ -137,10 +174,65 @@ Json ReportJson(const v1::Job& job) {
   return {{"sweeps", report.sweeps()},
           {"seconds", static_cast<double>(report.wall_us()) * 1e-6},
           {"bottleneck", report.bottleneck()},
-          {"lanes", lanes}};
+          {"lanes", lanes},
+          {"prediction", PredictionJson(report)}};
+}
+
+std::string PlanningText(const v1::Planning& planning) {
+  if (planning.hardware().empty()) {
+    return "no hardware profile; measure one with: nightshift calibrate";
+  }
+  std::string text =
+      absl::StrCat("with the profile ", planning.hardware(), ": ", GroupedNumber(planning.plans()),
+                   " plans, ", GroupedNumber(planning.replans()), " in place of another, ",
+                   GroupedNumber(planning.failed_allocations()), " without room");
+  if (planning.predicted_jobs() > 0) {
+    absl::StrAppendFormat(&text, "; predicted/observed time %.2f last, %.2f median",
+                          planning.last_time_ratio(), planning.median_time_ratio());
+  }
+  return text;
+}
+
+Json PlanningJson(const v1::Planning& planning) {
+  return {{"hardware", planning.hardware()},
+          {"plans", planning.plans()},
+          {"replans", planning.replans()},
+          {"failed_allocations", planning.failed_allocations()},
+          {"predicted_jobs", planning.predicted_jobs()},
+          {"last_time_ratio", planning.last_time_ratio()},
+          {"median_time_ratio", planning.median_time_ratio()}};
+}
+
+// "compute 60.1 s, 58.0 s predicted"
+std::string ComparedText(const std::string& what, int64_t observed_us, int64_t predicted_us) {
+  return absl::StrFormat("%s %.3g s, %.3g s predicted", what,
+                         static_cast<double>(observed_us) * 1e-6,
+                         static_cast<double>(predicted_us) * 1e-6);
 }
 
 }  // namespace
+
+std::string PredictionText(const v1::Report& report) {
+  const v1::PredictionReport& prediction = report.prediction();
+  std::string text = ComparedText("sweeps", prediction.wall_us(), prediction.predicted_wall_us());
+  if (prediction.wall_us() > 0) {
+    absl::StrAppendFormat(&text, " (%+.0f %%)",
+                          100.0 * (static_cast<double>(prediction.predicted_wall_us()) /
+                                       static_cast<double>(prediction.wall_us()) -
+                                   1.0));
+  }
+  absl::StrAppendFormat(&text, "; %.4g tokens/s, %.4g predicted", prediction.tokens_per_s(),
+                        prediction.predicted_tokens_per_s());
+  for (const v1::LaneReport& lane : report.lanes()) {
+    absl::StrAppend(&text, "; ",
+                    ComparedText(lane.name(), lane.compared_us(), lane.predicted_us()));
+  }
+  for (const v1::PoolReport& pool : prediction.pools()) {
+    absl::StrAppend(&text, "; ", pool.name(), " ", ByteSize(pool.observed_bytes()), ", ",
+                    ByteSize(pool.predicted_bytes()), " predicted");
+  }
+  return text;
+}
 
 std::string BottleneckText(const v1::Report& report) {
   constexpr double kLeastShown = 0.005;
@@ -210,6 +302,15 @@ std::string JobText(const v1::Job& job, absl::Time now) {
   }
   if (job.has_report()) {
     AddField(text, "bottleneck", BottleneckText(job.report()));
+  }
+  if (job.report().has_prediction()) {
+    const v1::PredictionReport& prediction = job.report().prediction();
+    AddField(text, "prediction", PredictionText(job.report()));
+    AddField(text, "plan",
+             absl::StrFormat("%s requests in %s, %.4g tokens/s; %s",
+                             GroupedNumber(prediction.planned_requests()),
+                             ShortDuration(absl::Seconds(prediction.planned_seconds())),
+                             prediction.planned_tokens_per_s(), prediction.constraint()));
   }
   if (job.has_create_time()) {
     AddField(
@@ -293,6 +394,7 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   if (!info.bottleneck().empty()) {
     AddField(text, "bottleneck", info.bottleneck());
   }
+  AddField(text, "planning", PlanningText(info.planning()));
   AddField(text, "features", absl::StrJoin(info.features(), " "));
   return text;
 }
@@ -359,6 +461,7 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                {"memory_budget_bytes", info.memory_budget_bytes()},
                {"loaded_model", info.loaded_model()},
                {"bottleneck", info.bottleneck()},
+               {"planning", PlanningJson(info.planning())},
                {"features", features},
                {"limits",
                 {{"max_message_bytes", limits.max_message_bytes()},

@@ -33,6 +33,10 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
 // "read 93 % (compute 41 %, waited for read 52 % of the time)"
 std::string BottleneckText(const v1::Report& report);
 
+// What the plan said of the job's sweeps beside what they took:
+// "69.0 s observed, 66.2 s predicted (-4 %); compute 60.1 s, 58.0 s predicted; ..."
+std::string PredictionText(const v1::Report& report);
+
 // "24 requests, 22 succeeded, 2 failed, 1,234 output tokens in 3m20s"
 std::string OutcomeText(const v1::Job& job);
 

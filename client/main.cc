@@ -9,6 +9,7 @@
 #include "client/console.h"
 #include "client/daemon_binary.h"
 #include "client/job_commands.h"
+#include "client/policy_commands.h"
 #include "client/results_command.h"
 #include "client/run_command.h"
 #include "client/server_commands.h"
@@ -68,6 +69,10 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return ModelsCommand(line, console);
     case Command::kHealth:
       return HealthCommand(line, console);
+    case Command::kPolicyShow:
+      return PolicyShowCommand(line, console);
+    case Command::kPolicyExplain:
+      return PolicyExplainCommand(line, console);
     case Command::kServerInfo:
       return ServerInfoCommand(line, console);
     case Command::kServerTimeline:

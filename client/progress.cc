@@ -52,6 +52,10 @@ std::string ProgressText(const v1::Job& job, bool with_bar) {
   }
   if (progress.has_eta() && progress.eta().seconds() >= 0) {
     absl::StrAppend(&text, ", ETA ", ShortDuration(absl::Seconds(progress.eta().seconds())));
+    if (progress.has_eta_low() && progress.has_eta_high()) {
+      absl::StrAppend(&text, " (", ShortDuration(absl::Seconds(progress.eta_low().seconds())),
+                      " to ", ShortDuration(absl::Seconds(progress.eta_high().seconds())), ")");
+    }
   }
   return text;
 }

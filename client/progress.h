@@ -11,8 +11,8 @@
 
 namespace nightshift {
 
-// "[#######.......] 512/1000, 2 failed, 531 tokens/s, ETA 3m20s"; parts that are not known are left
-// out, a job that does not run yet says so. Pure.
+// "[#######.......] 512/1000, 2 failed, 531 tokens/s, ETA 3m20s (3m05s to 4m10s)"; parts that are
+// not known are left out, a job that does not run yet says so. Pure.
 std::string ProgressText(const v1::Job& job, bool with_bar);
 
 // "12s", "3m20s", "2h05m", "4d03h": two units at most.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/job_text.h"
+#include "client/policy_text.h"
 #include "client/progress.h"
 #include "client/rpc_error.h"
 #include "client/session.h"
@@ -88,6 +89,10 @@ TEST(ProgressTest, ShowsWhatIsKnown) {
   job.mutable_progress()->mutable_eta()->set_seconds(200);
   EXPECT_EQ(ProgressText(job, true),
             "[############............] 500/1,000, 2 failed, 531 tokens/s, ETA 3m20s");
+  job.mutable_progress()->mutable_eta_low()->set_seconds(185);
+  job.mutable_progress()->mutable_eta_high()->set_seconds(250);
+  EXPECT_EQ(ProgressText(job, false),
+            "500/1,000, 2 failed, 531 tokens/s, ETA 3m20s (3m05s to 4m10s)");
   job.set_state(v1::JOB_STATE_QUEUED);
   EXPECT_EQ(ProgressText(job, false), "500/1,000, 2 failed, queued");
 }
@@ -164,6 +169,117 @@ TEST(JobTextTest, TellsWhatAJobWaitedForOnceItHasRun) {
   EXPECT_EQ(report["lanes"][0]["busy_share"], 0.93);
   EXPECT_EQ(report["lanes"][0]["waited_share"], 0.52);
   EXPECT_EQ(report["lanes"][0]["bytes"], 4096);
+}
+
+TEST(JobTextTest, TellsThePredictionBesideTheObservation) {
+  v1::Job job = RunningJob();
+  *job.mutable_report() = StreamingReport();
+  EXPECT_EQ(JobText(job, absl::UnixEpoch()).find("prediction"), std::string::npos);
+  v1::PredictionReport& prediction = *job.mutable_report()->mutable_prediction();
+  prediction.set_wall_us(69'000'000);
+  prediction.set_predicted_wall_us(66'240'000);
+  prediction.set_tokens_per_s(100);
+  prediction.set_predicted_tokens_per_s(104.2);
+  prediction.set_constraint("waits for read 90 % of the time");
+  prediction.set_planned_requests(64);
+  prediction.set_planned_seconds(66);
+  prediction.set_planned_tokens_per_s(105);
+  v1::PoolReport& pool = *prediction.add_pools();
+  pool.set_name("host");
+  pool.set_predicted_bytes(1 << 20);
+  pool.set_observed_bytes(2 << 20);
+  const std::string text = JobText(job, absl::UnixEpoch());
+  EXPECT_NE(text.find("sweeps 69 s, 66.2 s predicted (-4 %); 100 tokens/s, 104.2 predicted"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("host 2.0 MiB, 1.0 MiB predicted"), std::string::npos) << text;
+  EXPECT_NE(text.find("64 requests in 1m06s, 105 tokens/s; waits for read 90 %"), std::string::npos)
+      << text;
+  const auto json = nlohmann::json::parse(JobJson(job));
+  EXPECT_EQ(json["report"]["prediction"]["predicted_us"], 66'240'000);
+  EXPECT_EQ(json["report"]["prediction"]["pools"][0]["observed_bytes"], 2 << 20);
+}
+
+v1::Policy PlannedPolicy() {
+  v1::Policy policy;
+  policy.set_model("smollm2");
+  policy.set_compute_type("bf16");
+  policy.set_planned(true);
+  policy.mutable_hardware()->set_name("this machine");
+  policy.mutable_hardware()->set_date("2025-06-01T10:00:00Z");
+  policy.mutable_hardware()->set_stale("memory was 4.0 GiB, is 2.0 GiB");
+  v1::PolicyHardware::Factor& factor = *policy.mutable_hardware()->add_factors();
+  factor.set_lane("compute");
+  factor.set_factor(1.25);
+  factor.set_sweeps(33);
+  policy.set_requests(1000);
+  policy.set_prompt_tokens(64);
+  policy.set_output_tokens(32);
+  policy.set_block_requests(256);
+  policy.set_weights("BF16");
+  v1::PolicyShares& shares = *policy.add_shares();
+  shares.set_what("weights");
+  shares.set_device(0.75);
+  shares.set_disk(0.25);
+  v1::PolicyTier& tier = *policy.add_tiers();
+  tier.set_tier("host");
+  tier.set_bytes(int64_t{3} << 30);
+  tier.set_capacity_bytes(int64_t{4} << 30);
+  tier.set_seconds_per_gib(2.5);
+  policy.set_seconds(200);
+  policy.set_binding("waits for read 81 % of the time");
+  policy.set_shadow_price("8 GiB more host memory would give +41 %");
+  return policy;
+}
+
+TEST(PolicyTextTest, SaysWhatRunsOnWhatAndWhatBinds) {
+  const std::string text = PolicyText(PlannedPolicy());
+  for (const char* part :
+       {"smollm2, bf16", "this machine of 2025-06-01T10:00:00Z", "memory was 4.0 GiB",
+        "compute takes 1.25 of the measured time (33 sweeps)", "1,000 requests of 64 prompt",
+        "BF16: device 75 %, disk 25 %", "3.0 GiB of 4.0 GiB; one more GiB would save 2.5 s",
+        "3m20s", "waits for read 81 % of the time", "8 GiB more host memory would give +41 %"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  const auto json = nlohmann::json::parse(PolicyJson(PlannedPolicy()));
+  EXPECT_EQ(json["plan"]["shares"]["weights"]["disk"], 0.25);
+  EXPECT_EQ(json["hardware"]["factors"]["compute"]["sweeps"], 33);
+  EXPECT_TRUE(json["reason"].is_null());
+}
+
+TEST(PolicyTextTest, WithoutAPlanSaysWhy) {
+  v1::Policy policy;
+  policy.set_reason("there is no profile; run nightshift calibrate");
+  EXPECT_NE(PolicyText(policy).find("run nightshift calibrate"), std::string::npos);
+  const auto json = nlohmann::json::parse(PolicyJson(policy));
+  EXPECT_EQ(json["planned"], false);
+  EXPECT_TRUE(json["plan"].is_null());
+}
+
+TEST(PolicyTextTest, ExplainsWhatWasRejected) {
+  v1::ExplainPolicyResponse explanation;
+  *explanation.mutable_policy() = PlannedPolicy();
+  for (const double gain : {0.41, 0.1}) {
+    v1::PolicyRelief& relief = *explanation.add_reliefs();
+    relief.set_what(gain > 0.2 ? "8 GiB more host memory" : "twice the rate of read");
+    relief.set_gain(gain);
+  }
+  v1::PolicyAlternative& slower = *explanation.add_alternatives();
+  slower.set_what("a block of 72");
+  slower.set_slowdown(0.12);
+  slower.set_why("waits for read 95 % of the time");
+  v1::PolicyAlternative& impossible = *explanation.add_alternatives();
+  impossible.set_what("weights in F32");
+  impossible.set_why("host lacks 2 GiB");
+  const std::string text = ExplanationText(explanation);
+  for (const char* part : {"twice the rate of read would give +10 %",
+                           "a block of 72: takes 12 % longer; waits for read 95 % of the time",
+                           "weights in F32: host lacks 2 GiB"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  const auto json = nlohmann::json::parse(ExplanationJson(explanation));
+  EXPECT_EQ(json["alternatives"][0]["slowdown"], 0.12);
+  EXPECT_TRUE(json["alternatives"][1]["slowdown"].is_null());
 }
 
 TEST(JobTextTest, AReportWithoutWaitingIsTheBottleneckAlone) {
