@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -17,10 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
 namespace nightshift {
 namespace {
+
+constexpr int64_t kMicrosPerSecond = 1'000'000;
 
 sigset_t WaitedSignals() {
   sigset_t signals;
@@ -75,9 +77,10 @@ void DrainWithin(Server& server, int64_t timeout_s) {
     server.Drain();
     ::kill(::getpid(), SIGUSR1);
   });
-  const std::time_t end = std::time(nullptr) + timeout_s;
+  const RealClock clock;  // a wall clock that jumps is no reason to kill
+  const int64_t end_s = clock.MonotonicMicros() / kMicrosPerSecond + timeout_s;
   while (true) {
-    const int64_t left = end - std::time(nullptr);
+    const int64_t left = end_s - clock.MonotonicMicros() / kMicrosPerSecond;
     const int signal = left > 0 ? WaitForSignal(left) : 0;
     if (signal == SIGUSR1) {
       break;

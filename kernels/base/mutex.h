@@ -2,9 +2,13 @@
 // Debian's absl::Mutex makes ThreadSanitizer report races that are not there.
 #pragma once
 
+#include <cerrno>
 #include <chrono>
-#include <condition_variable>
+#include <cstdint>
+#include <ctime>
 #include <mutex>
+
+#include <pthread.h>
 
 #include "absl/base/thread_annotations.h"
 
@@ -37,26 +41,37 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 // Waits release and retake the mutex that the caller holds. Spurious wakes happen: loop.
 class CondVar {
  public:
+  CondVar() {
+    // std::condition_variable would time by the wall clock, which jumps, or by a call that gcc 12's
+    // TSan does not know, pthread_cond_clockwait.
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&condition_, &attributes);
+    pthread_condattr_destroy(&attributes);
+  }
+  ~CondVar() { pthread_cond_destroy(&condition_); }
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
   void Wait(Mutex& mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    condition_.wait(lock);
-    lock.release();
+    pthread_cond_wait(&condition_, mutex.mutex_.native_handle());
   }
   // Returns false when `timeout` passed without a notification.
   bool WaitFor(Mutex& mutex, std::chrono::microseconds timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    // wait_until on the system clock: gcc 12's TSan does not know pthread_cond_clockwait.
-    const bool notified =
-        condition_.wait_until(lock, std::chrono::system_clock::now() + timeout) ==
-        std::cv_status::no_timeout;
-    lock.release();
-    return notified;
+    constexpr int64_t kMicros = 1'000'000;
+    timespec until = {};
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const int64_t micros = until.tv_nsec / 1000 + timeout.count() % kMicros;
+    until.tv_sec += timeout.count() / kMicros + micros / kMicros;
+    until.tv_nsec = micros % kMicros * 1000;
+    return pthread_cond_timedwait(&condition_, mutex.mutex_.native_handle(), &until) != ETIMEDOUT;
   }
-  void NotifyOne() { condition_.notify_one(); }
-  void NotifyAll() { condition_.notify_all(); }
+  void NotifyOne() { pthread_cond_signal(&condition_); }
+  void NotifyAll() { pthread_cond_broadcast(&condition_); }
 
  private:
-  std::condition_variable condition_;
+  pthread_cond_t condition_;
 };
 
 }  // namespace nightshift
