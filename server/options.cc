@@ -52,6 +52,7 @@ struct Written {
   std::string max_line;
   std::string disk_reserve;
   std::string keep_prompts;
+  std::string disk_ballast;
   std::string config;
   bool check_config = false;
   bool print_config = false;
@@ -189,6 +190,10 @@ class Declaration {
         "disk for token ids of prompts that were checked and wait; the others are tokenized again "
         "(default: 4GiB)",
         [&options] { return SizeText(options.kept_prompt_bytes); });
+    Add("disk-ballast", written.disk_ballast,
+        "disk that is set aside for a full disk, so that what has happened can still be written "
+        "(default: 64MiB)",
+        [&options] { return SizeText(options.disk_ballast_bytes); });
     AddNumber("keep-results", options.keep_results_days,
               "days for which input and results of a job that has ended are kept");
     AddNumber("keep-records", options.keep_records_days,
@@ -430,6 +435,7 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSizeFlag("max-input-bytes", written.max_input, options.max_input_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("disk-reserve", written.disk_reserve, options.disk_reserve_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("keep-prompts", written.keep_prompts, options.kept_prompt_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("disk-ballast", written.disk_ballast, options.disk_ballast_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   TierFlags tiers = written.tiers;
@@ -548,6 +554,7 @@ absl::Status Options::Validate() const {
   RETURN_IF_ERROR(check("max-requests-per-job", max_requests_per_job, 1, 1'000'000'000));
   RETURN_IF_ERROR(check("max-input-bytes", max_input_bytes, 1, int64_t{1} << 44));
   RETURN_IF_ERROR(check("max-line-bytes", max_line_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("disk-ballast", disk_ballast_bytes, 0, int64_t{1} << 40));
   RETURN_IF_ERROR(check("keep-results", keep_results_days, 1, 36500));
   RETURN_IF_ERROR(check("keep-records", keep_records_days, keep_results_days, 36500));
   RETURN_IF_ERROR(check("max-choices", max_choices, 1, 1024));

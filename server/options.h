@@ -52,6 +52,9 @@ struct Options {
   int64_t disk_reserve_bytes = -1;
   // Disk for token ids of prompts that were checked and wait; what does not fit is tokenized again.
   int64_t kept_prompt_bytes = int64_t{4} << 30;
+  // Of a file whose space is given up when the disk is full, so that what has happened can still be
+  // written; 0: none.
+  int64_t disk_ballast_bytes = 64 << 20;
   int64_t keep_results_days = 30;   // input and results of a job that has ended
   int64_t keep_records_days = 365;  // its record, after that
   std::string ready_file;    // gets the addresses, one a line, when they accept calls

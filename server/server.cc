@@ -136,10 +136,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   RunnerOptions runner =
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
   RETURN_IF_ERROR(FindHardware(options, runner));
+  runner.disk_is_full = [disk = server->disk_.get()] { return disk->full(); };
   server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
                                              std::move(parts.engine_factory), server->clock_);
   RETURN_IF_ERROR(server->Listen(options, parts));
   server->runner_->Start();
+  server->disk_->Watch([runner = server->runner_.get()] { runner->Wake(); });
   server->listener_->SetServing(true);
   server->listener_->SetEngineServing(true);
   return server;
@@ -147,11 +149,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
 
 absl::Status Server::OpenStore(const Options& options, const ServerParts& parts) {
   ASSIGN_OR_RETURN(state_, StateDirectory::Open(options.state_directory));
+  disk_ = std::make_unique<DiskGuard>(DiskGuardOptions{
+      .path = state_->ballast_path(), .ballast_bytes = options.disk_ballast_bytes});
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteJobStore> store,
                    SqliteJobStore::Open({.path = state_->database_path()}));
   database_ = store.get();
   StoreActorOptions actor;
   actor.on_fatal = parts.on_fatal;
+  actor.on_full = [this] { return disk_->MakeRoom(); };
   store_ = std::make_unique<StoreActor>(std::move(store), std::move(actor));
   RETURN_IF_ERROR(RecoverState(*store_, *state_));
   uploads_ =
@@ -179,6 +184,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .calls = calls_,
       .uploads = *uploads_,
       .janitor = *janitor_,
+      .disk = *disk_,
       .tokens = PageTokens(),
       .limits = MakeRpcLimits(options),
       .jobs_directory = state_->jobs_path(),
@@ -239,6 +245,7 @@ bool Server::Drain() {
   listener_->SetServing(false);
   listener_->SetEngineServing(false);
   calls_.Drain();
+  disk_->StopWatching();
   runner_->Drain();
   calls_ended_ = listener_->Stop(patience_us_.load());
   if (!calls_ended_) {

@@ -25,6 +25,7 @@
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/sqlite_job_store.h"
 #include "server/store/state_directory.h"
@@ -77,6 +78,7 @@ class Server {
   bool calls_ended_ = false;
   RealClock clock_;
   std::unique_ptr<StateDirectory> state_;
+  std::unique_ptr<DiskGuard> disk_;
   SqliteJobStore* database_ = nullptr;  // store_'s
   std::unique_ptr<StoreActor> store_;
   std::unique_ptr<ModelCatalog> catalog_;

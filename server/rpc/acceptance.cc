@@ -189,16 +189,18 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
       record.uid + (submission.format == v1::INPUT_FORMAT_JSONL ? ".jsonl" : ".requests");
   record.input_file = absl::StrCat(context_.jobs_prefix, "/", file);
   RETURN_IF_ERROR(upload.Publish(context_.jobs_directory, file));
-  auto job = Insert(record, *scan);
-  if (!job.ok()) {
-    ::unlink(absl::StrCat(context_.jobs_directory, "/", file).c_str());
-    return job;
+  if (const absl::Status inserted = Insert(record, *scan); !inserted.ok()) {
+    // After an I/O error nobody knows whether the job is there: the next start does, and sweeps.
+    if (!absl::IsInternal(inserted)) {
+      ::unlink(absl::StrCat(context_.jobs_directory, "/", file).c_str());
+    }
+    return inserted;
   }
   LOG(INFO) << "job_accepted job=" << record.id << " model=" << record.model
             << " rows=" << scan->num_rows() << " invalid_rows=" << scan->num_invalid()
             << " ignored_fields=" << scan->num_ignored_fields()
             << " input_bytes=" << upload.committed_bytes();
-  return job;
+  return View(record.id);
 }
 
 absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission& submission,
@@ -235,15 +237,14 @@ absl::Status Acceptance::CheckJobIdIsFree(const std::string& job_id) {
   return absl::IsNotFound(found) ? absl::OkStatus() : found;
 }
 
-absl::StatusOr<v1::Job> Acceptance::Insert(JobRecord record, InputScan& scan) {
-  const std::string job_id = record.id;
+absl::Status Acceptance::Insert(const JobRecord& record, InputScan& scan) {
   const absl::Status inserted = InsertRows(record, scan);
   if (absl::IsAlreadyExists(inserted)) {
-    return JobExists(job_id);
+    return JobExists(record.id);
   }
   RETURN_IF_ERROR(inserted);
   Failpoint("job_committed");
-  return View(job_id);
+  return absl::OkStatus();
 }
 
 absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
@@ -266,7 +267,12 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
         first = false;
         Failpoint("rows_committed");
         inserted += static_cast<int64_t>(rows.size());
-        return context_.calls.draining() && !last ? Draining() : absl::OkStatus();
+        if (last) {
+          return absl::OkStatus();
+        }
+        // The ballast is not for rows.
+        RETURN_IF_ERROR(CheckDiskReserve(context_, 0));
+        return context_.calls.draining() ? Draining() : absl::OkStatus();
       });
   if (!status.ok() && !first) {
     // Best effort: a job that stays in kReceiving is deleted by the next start.

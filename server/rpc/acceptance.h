@@ -56,7 +56,7 @@ class Acceptance {
   absl::StatusOr<std::optional<v1::Job>> FindEarlier(const Submission& submission,
                                                      const std::string& fingerprint);
   absl::Status CheckJobIdIsFree(const std::string& job_id);
-  absl::StatusOr<v1::Job> Insert(JobRecord record, InputScan& scan);
+  absl::Status Insert(const JobRecord& record, InputScan& scan);
   absl::Status InsertRows(const JobRecord& record, InputScan& scan);
   absl::StatusOr<v1::Job> View(const std::string& job_id);
 

@@ -11,6 +11,10 @@ namespace nightshift {
 
 absl::Status CheckDiskReserve(const RpcContext& rpc, int64_t more_bytes) {
   constexpr int64_t kRetryDelayMs = 30'000;
+  if (const absl::Status full = rpc.disk.CheckRoom(); !full.ok()) {
+    return WithRetryDelay(MakeError(full.code(), reason::kDiskFull, full.message(), {}),
+                          kRetryDelayMs);
+  }
   const std::optional<DiskRoom> room =
       ReadDiskRoom(rpc.uploads_directory, rpc.limits.disk_reserve_bytes);
   if (!room.has_value() || room->HasFor(more_bytes)) {

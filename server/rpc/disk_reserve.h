@@ -9,8 +9,8 @@
 
 namespace nightshift {
 
-// RESOURCE_EXHAUSTED (DISK_RESERVE) with a retry delay when `more_bytes` would leave less than the
-// reserve; OK when the disk does not tell.
+// RESOURCE_EXHAUSTED with a retry delay: DISK_FULL while the disk is, DISK_RESERVE when `more_bytes`
+// would leave less than the reserve. OK when the disk does not tell.
 absl::Status CheckDiskReserve(const RpcContext& rpc, int64_t more_bytes);
 
 }  // namespace nightshift

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/file_window.h"
 #include "server/input/request_parser.h"
@@ -32,6 +33,7 @@ struct InputScan::Record {
   int64_t offset = 0;
   int64_t length = 0;
   int64_t line = 0;
+  int64_t crc = kNoCrc;
   int64_t first_row = kNone;  // of a repeated id: the row that had it first
   int64_t error_offset = kNone;
   int64_t error_length = 0;
@@ -98,6 +100,9 @@ absl::Status InputScan::AddRow(const SplitRow& row) {
   }
   num_ignored_fields_ += parsed.ignored_fields;
   Record record = {.offset = row.place.offset, .length = row.place.length, .line = row.place.line};
+  if (!row.too_long) {
+    record.crc = Crc32c(std::as_bytes(std::span(row.bytes.data(), row.bytes.size())));
+  }
   if (!parsed.status.ok()) {
     // A line that nobody can read is answered in the form of its neighbours.
     const bool is_jsonl = options_.format == v1::INPUT_FORMAT_JSONL;
@@ -169,6 +174,7 @@ absl::StatusOr<NewRow> InputScan::MakeRow(int64_t index, const Record& record) {
                 .offset = record.offset,
                 .length = record.length,
                 .line = record.line,
+                .crc = record.crc,
                 .error_body = std::nullopt};
   if (record.error_offset != kNone) {
     ASSIGN_OR_RETURN(row.error_body, ReadAt(errors_->fd(), record.error_offset, record.error_length,

@@ -131,7 +131,7 @@ absl::Status RetryCall::CopyRows(const JobRecord& old, const std::vector<bool>& 
       if (!wanted[static_cast<size_t>(row.index)]) {
         continue;
       }
-      ASSIGN_OR_RETURN(const std::string bytes, input.ReadRow(row.offset, row.length));
+      ASSIGN_OR_RETURN(const std::string bytes, input.ReadRow(row.offset, row.length, row.crc));
       pending += Frame(old.input_format, bytes);
       if (static_cast<int64_t>(pending.size()) >= kReadBytes) {
         RETURN_IF_ERROR(target.Append(pending));

@@ -17,6 +17,7 @@
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/store_actor.h"
 
@@ -51,6 +52,7 @@ struct RpcContext {
   OpenCalls& calls;
   KeptUploads& uploads;
   Janitor& janitor;
+  const DiskGuard& disk;
   PageTokens tokens;
   RpcLimits limits;
   std::string jobs_directory;     // folder of published inputs

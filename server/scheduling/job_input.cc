@@ -2,13 +2,16 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
+#include "server/store/job_store.h"
 
 namespace nightshift {
 
@@ -29,7 +32,7 @@ absl::StatusOr<int> JobInput::OpenOnce() {
   return fd_;
 }
 
-absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length) {
+absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length, int64_t crc) {
   ASSIGN_OR_RETURN(const int fd, OpenOnce());
   std::string bytes(static_cast<size_t>(length), '\0');
   int64_t done = 0;
@@ -45,6 +48,12 @@ absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length) {
           got < 0 ? strerror(errno) : "the file ends before", " after ", done, " bytes"));
     }
     done += got;
+  }
+  const uint32_t found = Crc32c(std::as_bytes(std::span(bytes.data(), bytes.size())));
+  if (crc != kNoCrc && found != crc) {
+    return absl::DataLossError(absl::StrCat("the row of ", length, " bytes at ", offset,
+                                            " of input ", path_,
+                                            " fails its checksum: the file is damaged"));
   }
   return bytes;
 }

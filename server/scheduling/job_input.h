@@ -18,8 +18,9 @@ class JobInput {
   JobInput(const JobInput&) = delete;
   JobInput& operator=(const JobInput&) = delete;
 
-  // Errors: DATA_LOSS when the file is gone or ends before the row does.
-  absl::StatusOr<std::string> ReadRow(int64_t offset, int64_t length);
+  // `crc`: of the bytes as they were accepted, or kNoCrc. Errors: DATA_LOSS when the file is gone,
+  // ends before the row does, or holds other bytes.
+  absl::StatusOr<std::string> ReadRow(int64_t offset, int64_t length, int64_t crc);
 
  private:
   absl::StatusOr<int> OpenOnce();

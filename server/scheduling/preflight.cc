@@ -211,6 +211,7 @@ absl::Status Preflight::CheckRows(const JobRecord& record, const Job& job) {
                              .offset = row.offset,
                              .length = row.length,
                              .line = row.line,
+                             .crc = row.crc,
                              .progress = {}}});
   }
   const std::vector<CheckedRow> checked = preparer_.Check(tasks);

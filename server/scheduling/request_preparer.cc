@@ -26,7 +26,7 @@ absl::StatusOr<ParsedRow> ReadAndParse(const JobContext& job, const ClaimedRow& 
         absl::StrCat("the row has ", row.length, " bytes; the limit is ", limits.max_line_bytes));
     return refused;
   }
-  ASSIGN_OR_RETURN(const std::string bytes, job.input->ReadRow(row.offset, row.length));
+  ASSIGN_OR_RETURN(const std::string bytes, job.input->ReadRow(row.offset, row.length, row.crc));
   return ParseRow(job.input_format, bytes, limits);
 }
 

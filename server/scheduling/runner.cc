@@ -126,6 +126,8 @@ class Runner::Loop {
     wakeup_.Notify();
   }
 
+  void Wake() { wakeup_.Notify(); }
+
   void Drain() {
     draining_ = true;
     publisher_.GiveUp();
@@ -262,6 +264,7 @@ class Runner::Loop {
   std::unique_ptr<ModelSession> session_;
   std::unique_ptr<Block> block_;        // of session_
   bool load_again_ = false;             // the last attempt found no room on the disk
+  bool look_again_ = false;             // something could not be read in this step
   std::optional<ModelKey> unreadable_;  // its weights could not be read in its last sweep
   std::string claiming_job_;            // whose claim was begun and not taken; empty for none
   // Rows claimed and neither finished nor given back, by job.
@@ -309,7 +312,7 @@ void Runner::Loop::Run() {
 
 void Runner::Loop::Sleep(int64_t ticket) {
   const int64_t next_us = NextTime();
-  if (!load_again_ && next_us == kNeverUs) {
+  if (!load_again_ && !look_again_ && next_us == kNeverUs) {
     wakeup_.WaitPast(ticket);
     return;
   }
@@ -317,10 +320,14 @@ void Runner::Loop::Sleep(int64_t ticket) {
   if (load_again_) {
     left_us = std::min(left_us, options_.load_retry_interval_us);
   }
+  if (look_again_) {
+    left_us = std::min(left_us, options_.store_retry_interval_us);
+  }
   wakeup_.WaitPast(ticket, left_us);
 }
 
 bool Runner::Loop::Step() {
+  look_again_ = false;
   RefreshJobs();
   WatchTimes();
   bool worked = EndJobs();
@@ -342,6 +349,8 @@ void Runner::Loop::RefreshJobs() {
   }
   absl::StatusOr<std::vector<JobRecord>> records = store_.store().ActiveJobs();
   if (!records.ok()) {
+    jobs_changed_ = true;
+    look_again_ = true;
     LOG(ERROR) << "jobs_unreadable error=\"" << records.status().message() << "\"";
     return;
   }
@@ -430,7 +439,8 @@ const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) 
 }
 
 bool Runner::Loop::MayRun(const ActiveJob& job) const {
-  return !holding_ && IsRunnable(job.record.state) && job.context->calendar.MayRun(now_us_);
+  return !holding_ && !options_.disk_is_full() && IsRunnable(job.record.state) &&
+         job.context->calendar.MayRun(now_us_);
 }
 
 bool Runner::Loop::HasWork(const ActiveJob& job) const {
@@ -479,6 +489,7 @@ bool Runner::Loop::EndJobs() {
     absl::StatusOr<std::vector<FinishedRow>> rows =
         EndWaitingRows(store_.store(), job.record, *job.context, kMaxEndedRows, options_.limits);
     if (!rows.ok()) {
+      look_again_ = true;
       LOG(ERROR) << "job_end job=" << job.record.id << " error=\"" << rows.status().message()
                  << "\"";
     } else if (!rows->empty()) {
@@ -1053,6 +1064,10 @@ void Runner::Drain() {
 
 void Runner::Hold(bool hold) {
   loop_->Hold(hold);
+}
+
+void Runner::Wake() {
+  loop_->Wake();
 }
 
 RunnerStatus Runner::status() const {

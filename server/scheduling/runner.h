@@ -51,6 +51,8 @@ struct RunnerOptions {
   // While jobs of the same priority wait for another model; see SliceOf.
   int64_t model_slice_us = 1'800'000'000;
   ParseLimits limits;  // as at acceptance
+  // While this is true no row runs: rows are given back at the next sweep edge, the model stays.
+  std::function<bool()> disk_is_full = [] { return false; };
 
   // INVALID_ARGUMENT naming the option and its value.
   absl::Status Validate() const;
@@ -87,6 +89,8 @@ class Runner {
   // While held, nothing runs: rows are given back at the next sweep edge, the model is unloaded,
   // and what is in the store waits. Jobs end and expire all the same. Any thread; does not wait.
   void Hold(bool hold);
+  // What disk_is_full tells has changed. Any thread; does not wait.
+  void Wake();
   RunnerStatus status() const;
   // The plan for another workload of a model than what is queued; runs nothing. Any thread; takes
   // as long as a search. Without a plan the state says why. Errors: the catalog's, INVALID_ARGUMENT

@@ -92,12 +92,16 @@ struct JobRecord {
   std::string report;          // opaque, as given to SaveReports; empty for none
 };
 
+// In place of a row's CRC: of a row whose CRC was not kept.
+inline constexpr int64_t kNoCrc = -1;
+
 // One input row at acceptance. A row that can never run carries its result already.
 struct NewRow {
   int64_t index = 0;   // dense from 0
   int64_t offset = 0;  // of its bytes in the input file
   int64_t length = 0;
   int64_t line = 0;                       // 1-based, 0 for no lines
+  int64_t crc = kNoCrc;                   // CRC32C of its bytes
   std::optional<std::string> error_body;  // published at acceptance as this row's result
 };
 
@@ -108,6 +112,7 @@ struct ClaimedRow {
   int64_t offset = 0;
   int64_t length = 0;
   int64_t line = 0;
+  int64_t crc = kNoCrc;  // as given to InsertRows
   int32_t attempt = 1;   // this one included
   std::string progress;  // opaque, as given to SaveProgress; empty for none
 };
@@ -156,6 +161,7 @@ struct StoredRow {
   int64_t length = 0;
   int64_t line = 0;  // as in NewRow
   bool has_result = false;
+  int64_t crc = kNoCrc;
 };
 
 struct JobFilter {

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -15,6 +16,8 @@
 #include "kernels/base/failpoint.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
+#include "server/store/checked_pages.h"
+#include "server/store/sqlite_log_check.h"
 #include "server/store/sqlite_schema.h"
 #include "server/store/state_directory.h"
 
@@ -42,9 +45,26 @@ absl::Status MakePrivateFile(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::Open(
     const SqliteStoreOptions& options) {
+  absl::StatusOr<std::unique_ptr<SqliteJobStore>> store = OpenFile(options);
+  if (absl::IsDataLoss(store.status())) {
+    return absl::DataLossError(absl::StrCat(
+        "database ", options.path, " is damaged: ", store.status().message(),
+        "; restore it from a backup, or move the state directory aside and start afresh"));
+  }
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::OpenFile(
+    const SqliteStoreOptions& options) {
   RETURN_IF_ERROR(MakePrivateFile(options.path));
+  RETURN_IF_ERROR(CheckLog(options.path));
+  std::error_code error;
+  const bool is_new = std::filesystem::file_size(options.path, error) == 0;
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
                    SqliteConnection::Open(options.path, /*read_only=*/false));
+  if (is_new) {
+    CheckPages(connection->handle());
+  }
   RETURN_IF_ERROR(ConfigureWriter(*connection));
   RETURN_IF_ERROR(Migrate(*connection));
   if (options.max_database_bytes > 0) {
@@ -53,6 +73,7 @@ absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::Open(
         absl::StrCat("PRAGMA max_page_count=", options.max_database_bytes / page_bytes)));
   }
   std::unique_ptr<SqliteJobStore> store(new SqliteJobStore(options.path, std::move(connection)));
+  RETURN_IF_ERROR(store->CheckKindOfPages());
   RETURN_IF_ERROR(store->CheckAfterUncleanStop());
   RETURN_IF_ERROR(store->MarkClean(false));
   return store;
@@ -85,6 +106,18 @@ SqliteJobStore::~SqliteJobStore() {
   }
 }
 
+absl::Status SqliteJobStore::CheckKindOfPages() {
+  ASSIGN_OR_RETURN(const std::string checked,
+                   connection_->Query("SELECT value FROM meta WHERE key = 'checked_pages'"));
+  const bool has_checked_pages = HasCheckedPages(connection_->handle());
+  if (checked == "1" && !has_checked_pages) {
+    return absl::DataLossError("its header says that pages have no checksums, but they have");
+  }
+  return checked != "1" && has_checked_pages
+             ? connection_->Execute("INSERT INTO meta(key, value) VALUES('checked_pages', 1)")
+             : absl::OkStatus();
+}
+
 absl::Status SqliteJobStore::CheckAfterUncleanStop() {
   ASSIGN_OR_RETURN(const std::string clean,
                    connection_->Query("SELECT value FROM meta WHERE key = 'clean'"));
@@ -93,12 +126,7 @@ absl::Status SqliteJobStore::CheckAfterUncleanStop() {
   }
   LOG(INFO) << "store_check reason=unclean_stop path=" << path_;
   ASSIGN_OR_RETURN(const std::string found, connection_->Query("PRAGMA quick_check(1)"));
-  if (found != "ok") {
-    return absl::DataLossError(absl::StrCat(
-        "database ", path_, " is damaged: ", found,
-        "; restore it from a backup, or move the state directory aside and start afresh"));
-  }
-  return absl::OkStatus();
+  return found == "ok" ? absl::OkStatus() : absl::DataLossError(found);
 }
 
 absl::Status SqliteJobStore::MarkClean(bool clean) {
@@ -354,6 +382,11 @@ absl::Status SqliteJobStore::Backup(const std::string& target_path) {
                    SqliteConnection::Open(path_, /*read_only=*/true));
   ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> target,
                    SqliteConnection::Open(target_path, /*read_only=*/false));
+  // A read of the header tells of which kind the pages are.
+  RETURN_IF_ERROR(source->Query("PRAGMA user_version").status());
+  if (HasCheckedPages(source->handle())) {
+    CheckPages(target->handle());
+  }
   sqlite3_backup* const backup =
       sqlite3_backup_init(target->handle(), "main", source->handle(), "main");
   if (backup == nullptr) {

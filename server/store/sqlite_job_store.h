@@ -96,7 +96,11 @@ class SqliteJobStore : public JobStore {
   };
 
   SqliteJobStore(std::string path, std::unique_ptr<SqliteConnection> connection);
+  static absl::StatusOr<std::unique_ptr<SqliteJobStore>> OpenFile(
+      const SqliteStoreOptions& options);
   absl::Status MarkClean(bool clean);
+  // Whether the pages are still of the kind that the database was made with.
+  absl::Status CheckKindOfPages();
   absl::Status CheckAfterUncleanStop();
   static int OnLogGrown(void* store, sqlite3* database, const char* name, int pages);
   // Runs `query` on the writer inside its own transaction, else on a read-only connection.

@@ -253,7 +253,7 @@ absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string&
     return rows;
   }
   ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("SELECT idx, offset, length, line, seq FROM rows WHERE"
+                   connection_.Prepare("SELECT idx, offset, length, line, seq, crc FROM rows WHERE"
                                        " job = ? AND idx >= ? ORDER BY idx LIMIT ?"));
   statement.Bind(job.number).Bind(first_index).Bind(limit);
   for (;;) {
@@ -265,7 +265,8 @@ absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string&
                     .offset = statement.Int64(1),
                     .length = statement.Int64(2),
                     .line = statement.Int64(3),
-                    .has_result = statement.Int64(4) > 0});
+                    .has_result = statement.Int64(4) > 0,
+                    .crc = statement.Int64(5)});
   }
 }
 
@@ -294,8 +295,8 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& 
   }
   ASSIGN_OR_RETURN(
       SqliteStatement returned,
-      connection_.Prepare("SELECT idx, offset, length, line, attempt, body, crc"
-                          " FROM rows INDEXED BY rows_open LEFT JOIN progress USING(job, idx)"
+      connection_.Prepare("SELECT idx, offset, length, line, attempt, body, progress.crc,"
+                          " rows.crc FROM rows INDEXED BY rows_open LEFT JOIN progress USING(job, idx)"
                           " WHERE job = ? AND state = 5 ORDER BY idx LIMIT ?"));
   returned.Bind(job.number).Bind(limit);
   RETURN_IF_ERROR(AppendPendingRows(returned, job.record.id, rows));
@@ -305,7 +306,7 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& 
     return rows;
   }
   ASSIGN_OR_RETURN(SqliteStatement fresh,
-                   connection_.Prepare("SELECT idx, offset, length, line, attempt, x'', 0"
+                   connection_.Prepare("SELECT idx, offset, length, line, attempt, x'', 0, crc"
                                        " FROM rows WHERE job = ? AND idx >= ? AND idx < ?"
                                        " AND state = 0 ORDER BY idx LIMIT ?"));
   fresh.Bind(job.number).Bind(job.next_index).Bind(end_index).Bind(left);
@@ -325,6 +326,7 @@ absl::Status SqliteReader::AppendPendingRows(SqliteStatement& statement, const s
                       .offset = statement.Int64(1),
                       .length = statement.Int64(2),
                       .line = statement.Int64(3),
+                      .crc = statement.Int64(7),
                       .attempt = static_cast<int32_t>(statement.Int64(4)),
                       .progress = statement.Bytes(5)};
     if (!row.progress.empty() && BodyCrc(row.progress) != statement.Int64(6)) {

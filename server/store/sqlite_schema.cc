@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 4> kVersions = {R"sql(
+constexpr std::array<const char*, 5> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -99,6 +99,9 @@ constexpr std::array<const char*, 4> kVersions = {R"sql(
   ALTER TABLE jobs ADD COLUMN longest_prompt_tokens INTEGER NOT NULL DEFAULT 0;
   UPDATE jobs SET checked = CASE WHEN state < 6 THEN next_index ELSE total END;
   UPDATE jobs SET state = 2 WHERE state = 1;
+)sql",
+                                                  R"sql(
+  ALTER TABLE rows ADD COLUMN crc INTEGER NOT NULL DEFAULT -1;
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,

@@ -8,6 +8,7 @@
 
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "server/store/checked_pages.h"
 
 namespace nightshift {
 namespace {
@@ -99,7 +100,7 @@ absl::StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const s
   std::unique_ptr<SqliteConnection> connection(new SqliteConnection(path));
   const int flags = (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) |
                     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
-  const int code = sqlite3_open_v2(path.c_str(), &connection->database_, flags, nullptr);
+  const int code = sqlite3_open_v2(path.c_str(), &connection->database_, flags, CheckedPagesVfs());
   if (code != SQLITE_OK) {
     return connection->StatusOf(code, "open");
   }
@@ -159,14 +160,21 @@ absl::Status SqliteConnection::StatusOf(int code, absl::string_view tried) {
     case SQLITE_NOMEM:
       return absl::ResourceExhaustedError(message);
     case SQLITE_IOERR:
-      if (error_number == ENOSPC || error_number == EDQUOT) {
+      if (code == SQLITE_IOERR_DATA) {
+        io_error_ = absl::DataLossError(absl::StrCat(message, ": a page fails its checksum"));
+        return io_error_;
+      }
+      // A sync that failed has dropped what it did not write, whatever the reason.
+      if ((error_number == ENOSPC || error_number == EDQUOT) && code != SQLITE_IOERR_FSYNC &&
+          code != SQLITE_IOERR_DIR_FSYNC) {
         return absl::ResourceExhaustedError(message);
       }
       io_error_ = absl::InternalError(message);
       return io_error_;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return absl::DataLossError(message);
+      io_error_ = absl::DataLossError(message);
+      return io_error_;
     case SQLITE_CONSTRAINT:
       return absl::AlreadyExistsError(message);
     case SQLITE_BUSY:

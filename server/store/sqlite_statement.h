@@ -72,7 +72,8 @@ class SqliteConnection {
   // Rows that the last INSERT, UPDATE or DELETE changed.
   int64_t num_changed() const;
   bool in_transaction() const;
-  // Set once a write or sync failed: what the file holds is unknown until it is opened again.
+  // Set once a write or sync failed or the file was found damaged: what it holds is unknown until it
+  // is opened again and checked.
   const absl::Status& io_error() const { return io_error_; }
   sqlite3* handle() const { return database_; }
 

@@ -100,8 +100,8 @@ absl::Status SqliteWriter::InsertRows(const std::string& job_id, const std::vect
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " takes no more rows"));
   }
   ASSIGN_OR_RETURN(SqliteStatement statement,
-                   connection_.Prepare("INSERT INTO rows(job, idx, offset, length, line, state, seq)"
-                                       " VALUES(?, ?, ?, ?, ?, ?, ?)"));
+                   connection_.Prepare("INSERT INTO rows(job, idx, offset, length, line, crc, state,"
+                                       " seq) VALUES(?, ?, ?, ?, ?, ?, ?, ?)"));
   RowCounts& counts = job.record.counts;
   for (const NewRow& row : rows) {
     if (row.index != counts.total || counts.total + 1 >= kMaxResultsPerJob) {
@@ -110,6 +110,7 @@ absl::Status SqliteWriter::InsertRows(const std::string& job_id, const std::vect
     }
     const RowState state = row.error_body.has_value() ? RowState::kFailed : RowState::kPending;
     statement.Bind(job.number).Bind(row.index).Bind(row.offset).Bind(row.length).Bind(row.line);
+    statement.Bind(row.crc);
     statement.Bind(static_cast<int64_t>(state));
     const bool has_result = row.error_body.has_value();
     RETURN_IF_ERROR(statement.Bind(has_result ? job.record.last_seq + 1 : 0).Run());

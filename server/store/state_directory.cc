@@ -155,6 +155,10 @@ std::string StateDirectory::database_path() const {
   return path_ + "/store.sqlite";
 }
 
+std::string StateDirectory::ballast_path() const {
+  return path_ + "/ballast";
+}
+
 std::string StateDirectory::jobs_path() const {
   return absl::StrCat(path_, "/", kJobsFolder);
 }

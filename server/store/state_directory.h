@@ -2,6 +2,7 @@
 //
 //   lock         held (flock) for the daemon's life
 //   store.sqlite jobs, rows, results
+//   ballast      room that is given up when the disk is full
 //   jobs/        one immutable input file a job
 //   prompts/     token ids of prompts that were checked; may be lost
 //   uploads/     inputs that are being received; those of interrupted uploads for a day
@@ -38,6 +39,7 @@ class StateDirectory {
 
   const std::string& path() const { return path_; }
   std::string database_path() const;
+  std::string ballast_path() const;
   std::string jobs_path() const;
   std::string uploads_path() const;
 

@@ -160,6 +160,9 @@ void StoreActor::CommitGroup(Group& group) {
     return;
   }
   absl::Status status = CommitTogether(group);
+  if (HasRoomAfter(status)) {
+    status = CommitTogether(group);
+  }
   if (absl::IsResourceExhausted(status) && group.size() > 1) {
     // One of them does not fit: whoever does goes on.
     CommitAlone(group);
@@ -194,8 +197,15 @@ absl::Status StoreActor::RunMarked(PendingWrite& write) {
     return store_->ReleaseMark();
   }
   const absl::Status undone = store_->RollbackToMark();
+  if (undone.ok() && HasRoomAfter(write.status)) {
+    return RunMarked(write);
+  }
   // SQLite gives a whole transaction up when the disk is full: what the operation met tells why.
   return undone.ok() ? undone : write.status;
+}
+
+bool StoreActor::HasRoomAfter(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && options_.on_full();
 }
 
 void StoreActor::CommitAlone(Group& group) {

@@ -27,6 +27,9 @@ struct StoreActorOptions {
   // Called once, on the store thread, when a commit fails with an I/O error: the daemon must stop
   // accepting and exit, a failed sync is never retried.
   std::function<void(const absl::Status&)> on_fatal;
+  // Called on the store thread when a write found no room. True: there is room now, and the write is
+  // tried once more.
+  std::function<bool()> on_full = [] { return false; };
 };
 
 class StoreActor {
@@ -76,6 +79,8 @@ class StoreActor {
   // One transaction for all. An error: nothing of it was kept.
   absl::Status CommitTogether(Group& group);
   absl::Status RunMarked(PendingWrite& write);
+  // Whether a write that ended so is worth another try.
+  bool HasRoomAfter(const absl::Status& status);
   // One transaction for each.
   void CommitAlone(Group& group);
   void Answer(Group& group);

@@ -337,6 +337,7 @@ std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, i
                       .offset = row.input.offset,
                       .length = row.input.length,
                       .line = row.input.line,
+                      .crc = row.input.crc,
                       .attempt = row.attempt,
                       .progress = row.progress});
     }
@@ -627,7 +628,8 @@ absl::StatusOr<std::vector<StoredRow>> MemoryJobStore::ReadRows(const std::strin
                     .offset = row.offset,
                     .length = row.length,
                     .line = row.line,
-                    .has_result = job->rows[i].seq > 0});
+                    .has_result = job->rows[i].seq > 0,
+                    .crc = row.crc});
   }
   return rows;
 }

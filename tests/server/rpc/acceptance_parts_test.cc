@@ -1,5 +1,6 @@
 // What acceptance is made of: specs, page tokens and the pass over an input.
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/checksum.h"
 #include "server/rpc/input_scan.h"
 #include "server/rpc/job_spec.h"
 #include "server/rpc/page_token.h"
@@ -147,6 +149,8 @@ TEST_F(InputScanTest, GivesRowsInOrderAndInBatches) {
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_EQ(rows[i].index, static_cast<int64_t>(i));
     EXPECT_EQ(rows[i].line, static_cast<int64_t>(i) + 1);
+    const std::string row = absl::StrCat("{\"prompt\":\"", i, "\"}");
+    EXPECT_EQ(rows[i].crc, Crc32c(std::as_bytes(std::span(row))));
     EXPECT_EQ(rows[i].offset, static_cast<int64_t>(i) * 15);
     EXPECT_EQ(rows[i].length, 14);
   }

@@ -88,6 +88,7 @@ class ServiceWorld : public ::testing::Test {
     options_.models = {TinyPack("llama")};
     options_.memory_budget_bytes = 64 << 20;
     options_.max_block_requests = 8;
+    options_.disk_ballast_bytes = 1 << 16;
     Start();
   }
   ~ServiceWorld() override {

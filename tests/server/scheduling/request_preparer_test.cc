@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/model/pack.h"
+#include "kernels/base/checksum.h"
 #include "server/input/rpc_error.h"
 #include "server/scheduling/wakeup.h"
 #include "tests/support/status_matchers.h"
@@ -97,6 +99,17 @@ TEST_F(RequestPreparerTest, ALengthThatTheCallerAskedForHasToFit) {
   EXPECT_THAT(asked.status, StatusIs(absl::StatusCode::kInvalidArgument,
                                      "2 tokens and max_tokens is 15; the context of llama is 16"));
   EXPECT_OK(PrepareLine(R"({"prompt": [3, 4]})").status);  // the default length is clipped
+}
+
+TEST_F(RequestPreparerTest, ARowOfOtherBytesThanWereAcceptedIsAnError) {
+  const std::string line = R"({"prompt": [3, 4], "max_tokens": 5})";
+  RowTask task = MakeTasks({line})[0];
+  task.row.crc = Crc32c(std::as_bytes(std::span(line)));
+  EXPECT_OK(PrepareRow(task, ParseLimits()).status);
+  std::ofstream(folder_.path() + "/input", std::ios::in | std::ios::out)
+      << R"({"prompt": [3, 5], "max_tokens": 5})";
+  EXPECT_THAT(PrepareRow(task, ParseLimits()).status,
+              StatusIs(absl::StatusCode::kDataLoss, "checksum"));
 }
 
 TEST_F(RequestPreparerTest, MakesARequestOfARow) {

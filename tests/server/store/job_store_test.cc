@@ -92,7 +92,8 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
   static std::vector<NewRow> MakeRows(int64_t count, int64_t first = 0) {
     std::vector<NewRow> rows;
     for (int64_t i = first; i < first + count; ++i) {
-      rows.push_back({.index = i, .offset = i * 10, .length = 10, .line = i + 1, .error_body = {}});
+      rows.push_back({.index = i, .offset = i * 10, .length = 10, .line = i + 1, .crc = 100 + i,
+                      .error_body = {}});
     }
     return rows;
   }
@@ -312,6 +313,7 @@ TEST_P(JobStoreTest, ClaimsInOrderOnceEach) {
   EXPECT_EQ(first[1].offset, 10);
   EXPECT_EQ(first[1].length, 10);
   EXPECT_EQ(first[1].line, 2);
+  EXPECT_EQ(first[1].crc, 101);
   EXPECT_EQ(first[1].attempt, 1);
   EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(2, 3, 4));
   EXPECT_THAT(Claim("a", 10), IsEmpty());

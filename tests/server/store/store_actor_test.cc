@@ -216,6 +216,21 @@ TEST_F(StoreActorTest, AFullDiskFailsTheWriteThatDoesNotFitAndTheOthersGoOn) {
   EXPECT_THAT(fatal(), IsEmpty());
 }
 
+TEST_F(StoreActorTest, AWriteIsTriedOnceMoreWhenRoomWasMade) {
+  StoreActorOptions options;
+  int rooms = 1;
+  options.on_full = [&rooms] { return rooms-- > 0; };
+  Start(std::move(options));
+  store_->FailNextCommits({absl::ResourceExhaustedError("disk full"), absl::OkStatus(),
+                           absl::ResourceExhaustedError("disk full")});
+  EXPECT_OK(actor_->WriteAndWait("a", [](JobStore& store) { return AddJob(store, "a"); }));
+  EXPECT_THAT(actor_->WriteAndWait("b", [](JobStore& store) { return AddJob(store, "b"); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, "disk full"));
+  EXPECT_TRUE(Has("a"));
+  EXPECT_FALSE(Has("b"));
+  EXPECT_THAT(fatal(), IsEmpty());
+}
+
 TEST_F(StoreActorTest, AnIoErrorAtCommitIsFatalOnceAndNothingIsWrittenAfterIt) {
   Start();
   store_->FailNextCommits({absl::InternalError("sync: EIO")});
