@@ -120,6 +120,7 @@ class Daemon:
                          self.folder / "state", *options]
         self._process = None
         self._notify = None
+        self._log_start = 0
 
     @property
     def pid(self):
@@ -133,6 +134,7 @@ class Daemon:
         self._notify.bind(str(path))
         environment = client_environment(None) | {"NOTIFY_SOCKET": str(path)} | dict(variables)
         with open(self.log, "ab") as log:
+            self._log_start = log.tell()
             self._process = subprocess.Popen(
                 [str(part) for part in self._command], env=environment, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log)
@@ -159,20 +161,45 @@ class Daemon:
         self._notify.close()
         return code
 
+    def died_within(self, seconds):
+        """Whether the process ends in that time."""
+        try:
+            self._process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def kill(self):
         self._process.kill()
         return self.wait()
 
-    def drain(self):
+    def terminate(self):
         self._process.send_signal(signal.SIGTERM)
+
+    def drain(self):
+        self.terminate()
         return self.wait()
 
     def close(self):
         if self._process and self._process.poll() is None:
             self.kill()
 
+    def log_of_this_start(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            log.seek(self._log_start)
+            return log.read()
+
     def tail(self):
         return self.log.read_text(errors="replace")[-4000:]
+
+    def wait_for_log(self, what):
+        """Waits until the daemon has logged it since it was started."""
+        for _ in range(LIMIT_S * 20):
+            if what in self.log_of_this_start():
+                return
+            if self.died_within(0.05):
+                break
+        raise AssertionError(f"the daemon does not log {what}:\n{self.tail()}")
 
     def memory_bytes(self, field):
         """A field of /proc/PID/status: VmRSS now, VmHWM the peak since reset_peak."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzzers: make_seeds.py BUILD_FOLDER OUTPUT_FOLDER.
+"""Writes the seeds of the fuzzers: make_seeds.py BUILD_FOLDER OUTPUT_FOLDER [TARGET...].
 
 Each target gets OUTPUT_FOLDER/TARGET/seeds and OUTPUT_FOLDER/TARGET/words.dict. Seeds are the files
 of tests/data cut small, variations of them in which one member is missing or odd, and the cases that
@@ -7,8 +7,10 @@ the unit tests have in string literals; the words are those that occur in the se
 """
 
 import ast
+import base64
 import collections
 import copy
+import hashlib
 import json
 import pathlib
 import re
@@ -353,6 +355,105 @@ def jsonl_row():
         yield bytes([len(fields)]) + fields
 
 
+def page_token():
+    for name, token in (("", ""), ("jobs/all", "AAAA"), ("jobs/running", "x" * 700)):
+        yield join(name, token)
+    for size in (0, 15, 16, 17, 40):
+        yield join("jobs", base64.urlsafe_b64encode(bytes(range(size))))
+
+
+def field(number, value):
+    """A field of a proto message: a number, or bytes that are a text or a message."""
+    def varint(rest):
+        out = bytearray()
+        while rest > 0x7f:
+            out.append(rest & 0x7f | 0x80)
+            rest >>= 7
+        return bytes(out) + bytes([rest])
+
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value % 2**64)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def service_request():
+    """Calls of the methods of service_request_fuzz.cc, by their place there."""
+    uuid = "0198c0de-0000-7000-8000-0000000000aa"
+    ids = field(3, field(1, b"\x14\x15"))
+    prompt = field(1, "row") + field(2, "hello")
+    chat = field(4, field(1, field(1, "user") + field(2, "hello")))
+    sampling = field(1, 4) + field(4, 3) + field(5, 7) + field(6, "x") + field(8, 1)
+    spec = field(2, 2) + field(3, field(1, 60)) + field(6, sampling) + field(8, field(1, "k") + field(2, "v"))
+    for row in (ids, prompt, chat):
+        yield b"\x00" + field(3, spec) + field(4, row)
+        yield b"\x00" + field(1, "job") + field(2, uuid) + field(4, row) * 3 + field(5, 1)
+    yield b"\x00" + field(3, spec + field(9, field(1, 2**33)) + field(10, "22:00-06:00 UTC")) + field(4, ids)
+    data = b'{"id":"a","prompt":[20,21],"max_tokens":2}\n'
+    header = field(1, field(2, uuid) + field(3, spec) + field(4, 1))
+    crc = b"\x1d" + struct.pack("<I", crc32c(data))
+    chunk = field(2, field(1, 0) + field(2, data) + crc)
+    finish = field(3, field(1, len(data)) + field(2, hashlib.sha256(data).digest()))
+    for parts in ((header, chunk, finish), (header, chunk), (chunk,), (header, finish), (header, header)):
+        yield b"\x01" + join(*parts)
+    yield b"\x02" + field(1, uuid)
+    for job in ("jobs/done", "jobs/held", "jobs/none", "done", ""):
+        for method in range(3, 13):
+            yield bytes([method]) + field(1, job)
+    yield b"\x04" + field(1, 1) + field(2, "x") + field(3, 3) + field(4, "k=v") + field(5, field(1, 5))
+    yield b"\x04" + field(1, -1)
+    yield b"\x05" + field(1, "jobs/held") + field(2, field(2, 1000)) + field(3, 2) + field(4, 9)
+    yield b"\x06" + field(1, "jobs/held") + field(2, uuid) + field(3, "etag")
+    yield b"\x09" + field(1, "jobs/done") + field(2, uuid)
+    yield b"\x0a" + field(1, "jobs/held") + field(2, "etag") + field(3, 1) + field(4, 1)
+    yield b"\x0b" + field(1, "jobs/done") + field(2, 1) + field(3, 1) + field(4, 2) + field(5, 1)
+    yield b"\x0b" + field(1, "jobs/done") + field(2, 2**62) + field(5, -5)
+    yield b"\x0d" + field(1, "llama")
+    yield b"\x0e"
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def listener():
+    """Behind an even byte what is no HTTP/2, behind an odd one frames of it (RFC 9113, section 6)."""
+    def frame(kind, flags, stream, payload):
+        return (len(payload).to_bytes(3, "big") + bytes([kind, flags]) +
+                stream.to_bytes(4, "big") + payload)
+
+    for text in ("", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n", "\x16\x03\x01\x02"):
+        yield b"\x00" + text.encode()
+    # Literal header fields without indexing: RFC 7541, section 6.2.2.
+    fields = b"".join(b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
+                      for name, value in ((b":method", b"POST"), (b":scheme", b"http"),
+                                          (b":path", b"/nightshift.v1.JobService/GetJob"),
+                                          (b":authority", b"a"), (b"te", b"trailers"),
+                                          (b"content-type", b"application/grpc")))
+    message = b"\x00" + (11).to_bytes(4, "big") + field(1, "jobs/done")
+    frames = {
+        "settings": frame(4, 0, 0, struct.pack(">HI", 4, 65535)),
+        "headers": frame(1, 4, 1, fields),
+        "data": frame(0, 1, 1, message),
+        "long": frame(0, 1, 1, b"\x00\xff\xff\xff\xff" + message),
+        "ping": frame(6, 0, 0, bytes(8)),
+        "reset": frame(3, 0, 1, bytes(4)),
+        "window": frame(8, 0, 0, struct.pack(">I", 1)),
+        "away": frame(7, 0, 0, bytes(8)),
+        "priority": frame(2, 0, 1, bytes(5)),
+        "continuation": frame(9, 4, 1, fields),
+    }
+    for one in frames.values():
+        yield b"\x01" + one
+        yield b"\x01" + frames["headers"] + one
+    yield b"\x01" + frames["headers"] + frames["data"]
+
+
 def words(seeds):
     """The commonest words of the seeds, as a dictionary of libFuzzer."""
     counts = collections.Counter()
@@ -363,13 +464,15 @@ def words(seeds):
 
 
 def main():
-    build, output = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    build, output, chosen = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:]
     targets = {"safetensors_header": safetensors_header(), "gguf": gguf(),
                "tokenizer_json": tokenizer_json(), "model_config": model_config(),
                "pack_manifest": pack_manifest(build), "hardware_profile": hardware_profile(),
                "chat_template": chat_template(),
-               "jsonl_row": jsonl_row()}
-    for name, made in targets.items():
+               "jsonl_row": jsonl_row(), "page_token": page_token(),
+               "service_request": service_request(), "listener": listener()}
+    for name in chosen or targets:
+        made = targets[name]
         seeds = sorted(set(made))
         folder = output / name / "seeds"
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""A bit flips in what a killed daemon has left: the next one refuses to start, or what it serves is
+right and what it cannot serve is told.
+
+Usage: flips_test.py [--flips N] [--seed N]
+"""
+
+import argparse
+import collections
+import json
+import random
+import re
+import secrets
+import shutil
+import sys
+import unittest
+
+from client_life import LifeTest, make_rows
+from e2e_lib import read_rows, run_client, start_client, write_rows
+
+ARGUMENTS = argparse.ArgumentParser()
+ARGUMENTS.add_argument("--flips", type=int, default=50)
+ARGUMENTS.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+
+TOLD = re.compile("checksum|damaged|DATA_LOSS|corrupt|does not parse|malformed|not a database")
+
+
+class FlipsTest(LifeTest):
+    options = None  # of the command line
+
+    def setUp(self):
+        super().setUp()
+        print(f"seed {self.options.seed}", file=sys.stderr)
+        self.chance = random.Random(self.options.seed)
+        self.start_calm()
+        self.move_pack_out()
+        self.state = self.server.folder / "state"
+        self.leave_state()
+
+    def leave_state(self):
+        """A job that has ended, one that is paused, and one in the middle of which the daemon is
+        killed, a second after the log was emptied."""
+        self.server.start()
+        address = self.server.address
+        held = run_client("submit", self.source, "--run-key", "held", address=address)
+        self.held = held.stdout.strip()
+        run_client("pause", self.held, address=address)
+        many = write_rows(self.folder / "many.jsonl", make_rows(3000))
+        client = start_client("run", many, "-o", self.folder / "half.jsonl", "--run-key", "half",
+                              address=address)
+        self.addCleanup(client.kill)
+        self.server.wait_for_log("model_loaded")
+        self.server.died_within(0.3)
+        self.server.kill()
+        client.kill()
+        client.wait()
+        self.many = many
+        self.base = self.folder / "base"
+        shutil.copytree(self.state, self.base)
+        self.files = [path.relative_to(self.base) for path in sorted(self.base.rglob("*"))
+                      if path.is_file() and path.stat().st_size > 0 and
+                      path.name not in ("lock", "ballast") and not path.name.endswith("-shm")]
+        print(f"files {[(str(path), (self.base / path).stat().st_size) for path in self.files]}",
+              file=sys.stderr)
+        calm = self.folder / "calm-many.jsonl"
+        self.server.start()
+        done = run_client("run", many, "-o", calm, "--run-key", "half", address=address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.expected |= {row["id"]: row["text"] for row in read_rows(calm)}
+        self.assertEqual(self.server.drain(), 0)
+
+    def test_no_flipped_bit_is_served(self):
+        hits = collections.Counter()
+        for number in range(self.options.flips):
+            shutil.rmtree(self.state)
+            shutil.copytree(self.base, self.state)
+            flip = self.flip()
+            hits[self.look(number, flip)] += 1
+        print(f"{dict(hits)}", file=sys.stderr)
+        self.assertGreater(hits["told"] + hits["did not start"], 0)
+
+    def flip(self):
+        name = self.chance.choice(self.files)
+        with open(self.state / name, "r+b") as stream:
+            size = stream.seek(0, 2)
+            place = self.chance.randrange(size)
+            stream.seek(place)
+            byte = stream.read(1)[0]
+            bit = self.chance.randrange(8)
+            stream.seek(place)
+            stream.write(bytes([byte ^ 1 << bit]))
+        return f"bit {bit} of byte {place} of {name}"
+
+    def look(self, number, flip):
+        """What becomes of it: "did not start", "told", or "unnoticed", where all is right."""
+        self.server.launch()
+        try:
+            self.server.wait_ready()
+        except AssertionError:
+            code = self.server.wait()
+            self.assertGreater(code, 0, flip + self.server.tail())
+            self.assertRegex(self.server.tail(), "start_refused .*DATA_LOSS", flip)
+            return "did not start"
+        told = False
+        address = self.server.address
+        target = self.folder / f"flip {number}.jsonl"
+        run_client("resume", self.held, address=address)
+        for arguments in (["run", self.many, "-o", target, "--run-key", "half"],
+                          ["wait", self.held], ["results", self.held],
+                          ["results", self.held, "--order", "input"], ["list"]):
+            done = run_client(*arguments, address=address, limit_s=60)
+            texts = done.stdout.splitlines() if arguments[0] == "results" else []
+            if arguments[0] == "run" and target.exists():
+                texts = target.read_text(encoding="utf-8").splitlines()
+            said = self.server.log_of_this_start()
+            for row in map(json.loads, texts):
+                if "error" in row:
+                    self.assertRegex(row["error"]["message"], TOLD, flip)
+                else:
+                    self.assertEqual(row["text"], self.expected[row["id"]], flip)
+            if done.returncode != 0 or any('"error"' in line for line in texts):
+                told = True
+                self.assertRegex(done.stderr + said, TOLD, flip)
+            elif arguments[0] == "run":
+                self.assertEqual(len(texts), 3000, flip)
+        code = self.server.drain()
+        if code != 0:
+            told = True
+            self.assertEqual(code, 1, flip + self.server.tail())
+            self.assertRegex(self.server.tail(), TOLD, flip)
+        return "told" if told else "unnoticed"
+
+
+if __name__ == "__main__":
+    FlipsTest.options, rest = ARGUMENTS.parse_known_args()
+    unittest.main(argv=sys.argv[:1] + rest, verbosity=2)
