@@ -189,6 +189,8 @@ class JobStore {
   virtual absl::Status RollbackToMark() = 0;
   // Moves the log into the database between commits, when there is enough of it.
   virtual absl::Status Checkpoint() = 0;
+  // Does so however little there is, and gives the log's space back, unless a reader needs it.
+  virtual absl::Status EmptyLog() = 0;
 
   // Inserts a job in kReceiving; its states, counts, sums, last_seq and start, end, error, purged and
   // report, and what was checked, are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).

@@ -206,6 +206,13 @@ absl::Status SqliteJobStore::Checkpoint() {
   return connection_->StatusOf(code, "checkpoint");
 }
 
+absl::Status SqliteJobStore::EmptyLog() {
+  const int code = sqlite3_wal_checkpoint_v2(connection_->handle(), nullptr,
+                                             SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  return code == SQLITE_OK || code == SQLITE_BUSY ? absl::OkStatus()
+                                                  : connection_->StatusOf(code, "empty the log");
+}
+
 absl::Status SqliteJobStore::InsertJob(const JobRecord& job) {
   return writer_.InsertJob(job);
 }

@@ -42,6 +42,7 @@ class SqliteJobStore : public JobStore {
   absl::Status ReleaseMark() override;
   absl::Status RollbackToMark() override;
   absl::Status Checkpoint() override;
+  absl::Status EmptyLog() override;
 
   absl::Status InsertJob(const JobRecord& job) override;
   absl::Status InsertRows(const std::string& job_id, const std::vector<NewRow>& rows) override;

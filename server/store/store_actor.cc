@@ -161,6 +161,10 @@ void StoreActor::CommitGroup(Group& group) {
   }
   absl::Status status = CommitTogether(group);
   if (HasRoomAfter(status)) {
+    // What was given up makes room for moving the log, which makes more. An error of it shows again.
+    if (const absl::Status emptied = store_->EmptyLog(); !emptied.ok()) {
+      LOG(WARNING) << "log_not_emptied error=\"" << emptied.message() << "\"";
+    }
     status = CommitTogether(group);
   }
   if (absl::IsResourceExhausted(status) && group.size() > 1) {

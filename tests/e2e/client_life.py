@@ -96,9 +96,9 @@ class LifeTest(EndToEndTest):
 
     num_rows = 40
 
-    def make_server(self, *options):
+    def make_server(self, *options, ballast="64KiB"):
         return self.daemon("--max-block-requests", "8", "--disk-reserve", "0", "--disk-ballast",
-                           "64KiB", *options, executable=FAKE_NIGHTSHIFTD)
+                           ballast, *options, executable=FAKE_NIGHTSHIFTD)
 
     def start_calm(self):
         """Makes the daemon and what its jobs say when nobody disturbs it."""
