@@ -29,6 +29,7 @@ ARGUMENTS.add_argument("--every-fault", action="store_true",
 ARGUMENTS.add_argument("--power-losses", type=int, default=3)
 ARGUMENTS.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
 
+NUM_MANY = 4000
 DISK_FAULTS = BUILD / "tests" / "support" / "libdisk_faults.so"
 ERRORS = ["EIO", "ENOSPC", "short", "EINTR"]
 
@@ -161,11 +162,12 @@ class DiskTest(LifeTest):
 
     def test_a_full_disk_pauses_what_runs_and_refuses_what_comes(self):
         self.mount_small_disk()
-        self.server = self.make_server("--model", self.folder / "pack", ballast="2MiB")
+        self.server = self.make_server("--model", self.folder / "pack", ballast="6MiB")
         self.server.start()
-        many = write_rows(self.folder / "many.jsonl", make_rows(20_000))
+        many = write_rows(self.folder / "many.jsonl", make_rows(NUM_MANY))
         target = self.folder / "many.results.jsonl"
         client = start_client("run", many, "-o", target, address=self.server.address)
+        self.addCleanup(client.communicate)
         self.addCleanup(client.kill)
         self.server.wait_for_log("model_loaded")
         filler = self.fill_disk()
@@ -188,7 +190,7 @@ class DiskTest(LifeTest):
         self.assertEqual(client.wait(timeout=300), 0, self.server.tail())
         rows = read_rows(target)
         self.assertEqual(collections.Counter(row["id"] for row in rows),
-                         collections.Counter(f"row-{i}" for i in range(20_000)))
+                         collections.Counter(f"row-{i}" for i in range(NUM_MANY)))
         self.assertEqual([row for row in rows if "error" in row], [])
         self.assertEqual(self.server.drain(), 0)
 

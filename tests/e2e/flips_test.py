@@ -22,6 +22,7 @@ ARGUMENTS = argparse.ArgumentParser()
 ARGUMENTS.add_argument("--flips", type=int, default=50)
 ARGUMENTS.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
 
+NUM_MANY = 1000
 TOLD = re.compile("checksum|damaged|DATA_LOSS|corrupt|does not parse|malformed|not a database")
 
 
@@ -45,15 +46,15 @@ class FlipsTest(LifeTest):
         held = run_client("submit", self.source, "--run-key", "held", address=address)
         self.held = held.stdout.strip()
         run_client("pause", self.held, address=address)
-        many = write_rows(self.folder / "many.jsonl", make_rows(3000))
+        many = write_rows(self.folder / "many.jsonl", make_rows(NUM_MANY))
         client = start_client("run", many, "-o", self.folder / "half.jsonl", "--run-key", "half",
                               address=address)
         self.addCleanup(client.kill)
         self.server.wait_for_log("model_loaded")
-        self.server.died_within(0.3)
+        self.server.died_within(0.1)
         self.server.kill()
         client.kill()
-        client.wait()
+        client.communicate()
         self.many = many
         self.base = self.folder / "base"
         shutil.copytree(self.state, self.base)
@@ -122,7 +123,7 @@ class FlipsTest(LifeTest):
                 told = True
                 self.assertRegex(done.stderr + said, TOLD, flip)
             elif arguments[0] == "run":
-                self.assertEqual(len(texts), 3000, flip)
+                self.assertEqual(len(texts), NUM_MANY, flip)
         code = self.server.drain()
         if code != 0:
             told = True
