@@ -105,10 +105,10 @@ TEST_F(RequestPreparerTest, ARowOfOtherBytesThanWereAcceptedIsAnError) {
   const std::string line = R"({"prompt": [3, 4], "max_tokens": 5})";
   RowTask task = MakeTasks({line})[0];
   task.row.crc = Crc32c(std::as_bytes(std::span(line)));
-  EXPECT_OK(PrepareRow(task, ParseLimits()).status);
+  EXPECT_OK(PrepareRow(task, ParseLimits(), nullptr).status);
   std::ofstream(folder_.path() + "/input", std::ios::in | std::ios::out)
       << R"({"prompt": [3, 5], "max_tokens": 5})";
-  EXPECT_THAT(PrepareRow(task, ParseLimits()).status,
+  EXPECT_THAT(PrepareRow(task, ParseLimits(), nullptr).status,
               StatusIs(absl::StatusCode::kDataLoss, "checksum"));
 }
 
