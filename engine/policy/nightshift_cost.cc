@@ -293,12 +293,14 @@ class ProgramMaker {
     phase.serial.push_back({"embedding", EmbeddingReads(kind)});
     LinearForm compute = Compute(kind);
     LinearForm staging;
-    if (!unified_ && Batches(kind) > 1.0) {
-      // A slot of staging memory is filled, computed with and emptied, one batch after the other.
-      staging = compute;
-      staging += UploadedPages(kind);
+    if (!unified_) {
+      // A slot of staging memory is filled, computed with and emptied, one batch after the other,
+      // in three slots. Of a single batch a layer's pages and the weights that its ring has room
+      // for take turns: in the simulation that is worth one and a half.
+      staging = UploadedPages(kind);
       staging += DownloadedPages(kind);
-      staging *= 1.0 / 3.0;
+      staging += compute;
+      staging *= Batches(kind) > 1.0 ? 1.0 / 3.0 : 1.0 / 1.5;
     }
     if (p_.choice.host_attention) {
       // Device and host attend one batch after the other; they work at one time on two batches.
@@ -308,7 +310,7 @@ class ProgramMaker {
           {LaneName(LaneId::kHostAttention), AndPartOf(alone, compute, 1.0 / Batches(kind))});
       compute = AndPartOf(compute, alone, 1.0 / Batches(kind));
     }
-    if (!unified_ && Batches(kind) > 1.0) {
+    if (!unified_) {
       phase.overlapped.push_back({"staging", staging});
     }
     phase.overlapped.push_back({LaneName(LaneId::kCompute), compute});

@@ -140,8 +140,9 @@ std::vector<Step> SweepSteps::Next(const SweepShape& sweep) {
       }
       due_ = std::max(due_, DueDuring(calls[i], static_cast<int64_t>(sweep.batches.size())));
       ListDueWeights();
-      const size_t end = std::min(i + shape_.num_slots, calls.size());
-      for (size_t next = i + 2; next < end; ++next) {
+      // Of one batch they are those of a layer, and would hold up the weights of the one before.
+      const size_t ahead = sweep.batches.size() > 1 ? shape_.num_slots : 2;
+      for (size_t next = i + 2; next < std::min(i + ahead, calls.size()); ++next) {
         ListLoads(sweep, calls[next]);
       }
     }
