@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -153,6 +154,8 @@ class Engine {
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   virtual ~Engine() = default;
 
+  // OK, or how the engine ended, which one in another process does by itself: of no use then.
+  virtual absl::Status Health() { return absl::OkStatus(); }
   virtual const EngineInfo& info() const = 0;
   virtual EngineUsage Usage() const = 0;
   virtual std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) = 0;
@@ -173,5 +176,9 @@ class Engine {
   virtual absl::StatusOr<std::vector<EngineRequest>> ApplyPlan(const EngineOptions& options) = 0;
   virtual int64_t num_held() const = 0;
 };
+
+// Engine::Create, or what makes an engine elsewhere or a fake one. Errors: as Engine::Create.
+using EngineFactory =
+    std::function<absl::StatusOr<std::unique_ptr<Engine>>(const EngineOptions& options)>;
 
 }  // namespace nightshift

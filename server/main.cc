@@ -1,4 +1,4 @@
-// nightshiftd: the daemon, and the tools that need the engine's file formats.
+// nightshiftd: the daemon, its engine process, and the tools that need the engine's file formats.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,6 +11,8 @@
 
 #include "engine/engine.h"
 #include "engine/policy/hardware_file.h"
+#include "engine/process/engine_process.h"
+#include "engine/process/serve_engine.h"
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/new_file.h"
@@ -164,7 +166,7 @@ int Run(int argc, const char* const* argv) {
   }
   switch (line->command) {
     case Command::kServe:
-      return RunDaemon(*line, Engine::Create);
+      return RunDaemon(*line, EngineProcess::Create);
     case Command::kCheckConfig:
       return CheckConfig(line->options);
     case Command::kPrintConfig:
@@ -195,5 +197,7 @@ int Run(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   nightshift::PrepareProcess();
-  return nightshift::Run(argc, argv);
+  return nightshift::IsEngineProcess(argc, argv)
+             ? nightshift::RunEngineProcess(nightshift::Engine::Create)
+             : nightshift::Run(argc, argv);
 }

@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -15,6 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+
+#include "kernels/base/memory_cgroup.h"
 
 namespace nightshift {
 namespace {
@@ -46,48 +46,27 @@ std::optional<int64_t> ReadNumber(const std::filesystem::path& path) {
              : std::nullopt;
 }
 
-// What a group and those above it leave: the least of limit - usage; of the limits alone without a
-// `usage_file`.
-std::optional<int64_t> RoomOfGroups(const std::filesystem::path& root,
-                                    const std::filesystem::path& group, const char* limit_file,
-                                    const char* usage_file) {
-  std::optional<int64_t> room;
-  std::filesystem::path folder = root / group.relative_path();
-  while (true) {
-    const auto limit = ReadNumber(folder / limit_file);
-    if (limit) {
-      const int64_t used =
-          usage_file == nullptr ? 0 : ReadNumber(folder / usage_file).value_or(0);
-      const int64_t left = std::max<int64_t>(*limit - used, 0);
-      room = std::min(room.value_or(left), left);
-    }
-    if (folder == root || !folder.has_parent_path() || folder == folder.parent_path()) {
-      return room;
-    }
-    folder = folder.parent_path();
-  }
-}
-
 enum class Room : uint8_t { kLeft, kInAll };
 
+// What this process's groups and those above them leave: the least of limit - usage, or of the
+// limits alone.
 std::optional<int64_t> CgroupRoom(Room kind) {
-  const auto usage = [kind](const char* file) { return kind == Room::kLeft ? file : nullptr; };
-  const std::filesystem::path root = "/sys/fs/cgroup";
+  struct Files {
+    const char* limit;
+    const char* usage;
+  };
+  constexpr Files kVersions[] = {{"memory.max", "memory.current"},
+                                 {"memory.limit_in_bytes", "memory.usage_in_bytes"}};
   std::optional<int64_t> room;
-  for (const absl::string_view line : absl::StrSplit(ReadFile("/proc/self/cgroup"), '\n')) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) {
-      continue;
-    }
-    std::optional<int64_t> left;
-    if (parts[1].empty()) {
-      left = RoomOfGroups(root, parts[2], "memory.max", usage("memory.current"));
-    } else if (parts[1] == "memory") {
-      left = RoomOfGroups(root / "memory", parts[2], "memory.limit_in_bytes",
-                          usage("memory.usage_in_bytes"));
-    }
-    if (left) {
-      room = std::min(room.value_or(*left), *left);
+  for (const std::filesystem::path folder : MemoryCgroupFolders()) {
+    for (const Files& files : kVersions) {
+      const auto limit = ReadNumber(folder / files.limit);
+      if (limit) {
+        const int64_t used =
+            kind == Room::kInAll ? 0 : ReadNumber(folder / files.usage).value_or(0);
+        const int64_t left = std::max<int64_t>(*limit - used, 0);
+        room = std::min(room.value_or(left), left);
+      }
     }
   }
   return room;

@@ -215,8 +215,10 @@ bool Block::MakeRoom() {
     return false;
   }
   LOG(INFO) << "rows_make_room requests=" << leaving.size() << " for_priority=" << priority;
-  WaitAgain(session_.engine->Suspend(leaving));
-  return true;
+  std::vector<EngineRequest> left = session_.engine->Suspend(leaving);
+  const bool made_room = !left.empty();  // not by an engine that has ended
+  WaitAgain(std::move(left));
+  return made_room;
 }
 
 void Block::WaitAgain(std::vector<EngineRequest> requests) {

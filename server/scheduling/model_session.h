@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,10 +13,6 @@
 #include "server/scheduling/model_text.h"
 
 namespace nightshift {
-
-// Creates an engine for a pack; the tests put a fake one here.
-using EngineFactory =
-    std::function<absl::StatusOr<std::unique_ptr<Engine>>(const EngineOptions& options)>;
 
 struct ModelSession {
   ModelKey key;

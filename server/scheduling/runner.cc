@@ -868,6 +868,11 @@ bool Runner::Loop::Sweep() {
   if (block_ == nullptr) {
     return false;
   }
+  // Before rows join: those that wait have no part in it.
+  if (const absl::Status health = session_->engine->Health(); !health.ok()) {
+    OnSweepFailed(health);
+    return true;
+  }
   // A first sweep of one row costs as much as one of a whole block: wait for those that come.
   const bool more_come = preparer_.num_rows() > 0 && HasRoomForTokens() &&
                          block_->num_waiting() < session_->engine->info().max_block_requests;

@@ -82,6 +82,10 @@ class Cgroup:
             ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"))
         (self.folder / limit).write_text(str(limit_bytes))
 
+    def oom_kills(self):
+        lines = (self.folder / self.events).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
     def enter(self):
         """The beginning of a command that runs its rest in the group."""
         return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs; exec "$@"', "sh"]
@@ -106,6 +110,14 @@ def write_rows(path, rows):
 def read_rows(path):
     with open(path, encoding="utf-8") as stream:
         return [json.loads(line) for line in stream]
+
+
+def read_if_there(path):
+    """The text of a file of /proc, empty when what it is about has ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 class Daemon:
@@ -201,14 +213,36 @@ class Daemon:
                 break
         raise AssertionError(f"the daemon does not log {what}:\n{self.tail()}")
 
+    def engine_pid(self):
+        """The engine process; None while there is none."""
+        threads = pathlib.Path(f"/proc/{self._process.pid}/task").glob("*/children")
+        pids = [int(pid) for children in threads for pid in read_if_there(children).split()]
+        return pids[0] if pids else None
+
+    def kill_engine(self):
+        """True when there was one."""
+        pid = self.engine_pid()
+        if pid is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return True
+
+    def _processes(self):
+        engine = self.engine_pid()
+        return [pathlib.Path(f"/proc/{pid}") for pid in (self._process.pid, engine) if pid]
+
     def memory_bytes(self, field):
-        """A field of /proc/PID/status: VmRSS now, VmHWM the peak since reset_peak."""
-        status = pathlib.Path(f"/proc/{self._process.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024
-                    for line in status.splitlines() if line.startswith(field + ":"))
+        """A field of /proc/PID/status, of the daemon and its engine process together: VmRSS now,
+        VmHWM the peaks since reset_peak."""
+        return sum(int(line.split()[1]) * 1024
+                   for process in self._processes()
+                   for line in (process / "status").read_text().splitlines()
+                   if line.startswith(field + ":"))
 
     def reset_peak(self):
-        pathlib.Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+        for process in self._processes():
+            (process / "clear_refs").write_text("5")
 
 
 class EndToEndTest(unittest.TestCase):

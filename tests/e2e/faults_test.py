@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Disks that cannot read and packs that change under the daemon: a clear error, no wrong text, and the
-daemon lives."""
+"""Disks that cannot read, packs that change under the daemon, memory that somebody else takes: a
+clear error, no wrong text, and the daemon lives."""
 
 import json
 import os
 import shutil
+import subprocess
+import sys
 import unittest
 
-from e2e_lib import BUILD, Daemon, EndToEndTest, read_rows, run_client, tiny_pack, write_rows
+from e2e_lib import (BUILD, LIMIT_S, MIB, Cgroup, Daemon, EndToEndTest, read_rows, run_client,
+                     smollm2_pack, start_client, tiny_pack, write_rows)
 
 FAULTS = BUILD / "tests" / "support" / "libread_faults.so"
 TENSOR = "layers.1.up.weight"
@@ -104,6 +107,64 @@ class FaultsTest(EndToEndTest):
         said = self.said + self.server.tail()
         for part in (TENSOR, "weights.extent at offset", what):
             self.assertIn(part, said)
+
+
+class OutOfMemoryTest(EndToEndTest):
+    """A neighbour in the memory cgroup of the daemon takes what there is."""
+
+    LIMIT_MIB = 900
+    ROWS = [{"id": str(i), "prompt": f"A story about {i} small boats:", "max_tokens": 96,
+             "temperature": 0, "ignore_eos": True} for i in range(8)]
+
+    def setUp(self):
+        super().setUp()
+        try:
+            self.group = Cgroup(f"nightshift-{os.getpid()}", self.LIMIT_MIB * MIB)
+        except OSError as error:
+            self.skipTest(f"no memory cgroup can be made here: {error}")
+        self.addCleanup(self.group.remove)
+        folder = self.folder / "daemon"
+        folder.mkdir()
+        self.server = Daemon(folder, "--model", smollm2_pack(), "--memory-budget", "420MiB",
+                             prefix=self.group.enter())
+        self.addCleanup(self.server.close)
+        self.server.start()
+
+    def start_neighbour(self):
+        """Takes so much that the kernel has to end a process; gives it back when it ends."""
+        neighbour = subprocess.Popen([*self.group.enter(), sys.executable, "-c", """
+import sys
+memory = bytearray(int(sys.argv[1]))
+for place in range(0, len(memory), 4096):
+    memory[place] = 1
+print("full", flush=True)
+sys.stdin.read()
+""", str(self.LIMIT_MIB * MIB * 3 // 4)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(neighbour.communicate)
+        self.addCleanup(neighbour.kill)
+        neighbour.stdout.readline()  # nothing where the kernel ended it too, after the engine
+        return neighbour
+
+    def test_the_engine_is_killed_and_the_job_goes_on_when_there_is_memory(self):
+        calm = {row["id"]: row["text"] for row in self.run_job(self.server, self.ROWS, name="calm")}
+        source = write_rows(self.folder / "job.jsonl", self.ROWS)
+        target = self.folder / "job.results.jsonl"
+        client = start_client("run", source, "-o", target, "--run-key", "job",
+                              address=self.server.address)
+        self.addCleanup(client.kill)
+        while not run_client("list", "--state", "running", address=self.server.address).stdout:
+            self.assertIsNone(client.poll(), "the job ended before the neighbour came")
+        neighbour = self.start_neighbour()
+        self.assertGreaterEqual(self.group.oom_kills(), 1)
+        self.assertIsNone(self.server._process.poll())
+        health = run_client("health", address=self.server.address)
+        self.assertEqual(health.returncode, 0, health.stderr)
+        neighbour.communicate()
+        _, said = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, said + self.server.tail())
+        self.assertEqual({row["id"]: row["text"] for row in read_rows(target)}, calm)
+        self.assertRegex(self.server.tail(), "was ended by signal 9 .*out of memory: the kernel")
+        self.assertEqual(self.server.drain(), 0)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,11 @@ std::vector<int64_t> FakeEngineControl::planned_blocks() {
   return planned_blocks_;
 }
 
+void FakeEngineControl::EndEngine(absl::Status how) {
+  MutexLock lock(mutex_);
+  health_ = std::move(how);
+}
+
 std::vector<FakeEngineControl::Created> FakeEngineControl::created() {
   MutexLock lock(mutex_);
   return created_;
@@ -135,6 +140,7 @@ absl::Status FakeEngineControl::OnCreate(const EngineOptions& options) {
     create_faults_.pop_front();
     RETURN_IF_ERROR(fault);
   }
+  health_ = absl::OkStatus();
   created_.push_back({.pack_path = options.pack_path,
                       .compute_type = options.compute_type,
                       .memory_budget_bytes = options.memory_budget_bytes});
@@ -171,6 +177,11 @@ absl::Status FakeEngineControl::OnSweep(int64_t held) {
   return fault;
 }
 
+absl::Status FakeEngineControl::OnHealth() {
+  MutexLock lock(mutex_);
+  return health_;
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& options,
                                                            const FakeEngineOptions& fake,
                                                            FakeEngineControl* control) {
@@ -188,6 +199,10 @@ absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& 
       .kv_needs = {.page_positions = fake.page_positions},
   };
   return std::unique_ptr<Engine>(new FakeEngine(std::move(info), control));
+}
+
+absl::Status FakeEngine::Health() {
+  return control_ == nullptr ? absl::OkStatus() : control_->OnHealth();
 }
 
 std::vector<AdmitOutcome> FakeEngine::Admit(std::vector<EngineRequest> requests) {

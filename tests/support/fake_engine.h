@@ -59,6 +59,8 @@ class FakeEngineControl {
   void FailNextCreates(std::vector<absl::Status> statuses);
   void FailNextSweeps(std::vector<absl::Status> statuses);
   void FailNextPlans(std::vector<absl::Status> statuses);
+  // The present engine answers Health with this, the next one is well.
+  void EndEngine(absl::Status how);
 
   std::vector<Created> created();
   // The block of each plan that was applied or refused.
@@ -71,6 +73,7 @@ class FakeEngineControl {
   absl::Status OnCreate(const EngineOptions& options);
   absl::Status OnSweep(int64_t held);
   absl::Status OnPlan(const EngineOptions& options);
+  absl::Status OnHealth();
 
   Mutex mutex_;
   CondVar changed_;
@@ -81,6 +84,7 @@ class FakeEngineControl {
   std::deque<absl::Status> sweep_faults_ ABSL_GUARDED_BY(mutex_);
   std::deque<absl::Status> plan_faults_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> planned_blocks_ ABSL_GUARDED_BY(mutex_);
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);
   std::vector<Created> created_ ABSL_GUARDED_BY(mutex_);
   int64_t num_sweeps_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t most_held_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -101,6 +105,7 @@ class FakeEngine : public Engine {
                                                         const FakeEngineOptions& fake,
                                                         FakeEngineControl* control);
 
+  absl::Status Health() override;
   const EngineInfo& info() const override { return info_; }
   EngineUsage Usage() const override { return {}; }
   std::vector<AdmitOutcome> Admit(std::vector<EngineRequest> requests) override;

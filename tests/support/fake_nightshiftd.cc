@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/process/engine_process.h"
+#include "engine/process/serve_engine.h"
 #include "server/daemon.h"
 #include "server/options.h"
 #include "tests/support/fake_engine.h"
@@ -61,7 +63,11 @@ int Run(int argc, const char* const* argv) {
     std::fprintf(stderr, "fake_nightshiftd: %s\n", status.ToString().c_str());
     return kExitConfig;
   }
-  return RunDaemon(*line, [](const EngineOptions& options) {
+  return RunDaemon(*line, EngineProcess::Create);
+}
+
+int RunFakeEngine() {
+  return RunEngineProcess([](const EngineOptions& options) {
     return FakeEngine::Create(options, FakeEngineOptions(), nullptr);
   });
 }
@@ -71,5 +77,6 @@ int Run(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   nightshift::PrepareProcess();
-  return nightshift::Run(argc, argv);
+  return nightshift::IsEngineProcess(argc, argv) ? nightshift::RunFakeEngine()
+                                                 : nightshift::Run(argc, argv);
 }

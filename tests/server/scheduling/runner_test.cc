@@ -698,6 +698,19 @@ TEST_P(RunnerTest, AFailedSweepSendsItsRowsBackOnce) {
   EXPECT_EQ(NumTriedTwice("job"), 8);
 }
 
+TEST_P(RunnerTest, AnEngineThatEndedWhileItHeldNothingIsMadeAnewAndCountsNoAttempt) {
+  const std::vector<InputRow> rows = MakeRows(20);
+  world_.Start();
+  world_.Submit("first", rows, Spec(10));
+  world_.WaitForEnd("first");
+  world_.control.EndEngine(absl::UnavailableError("ended by signal 9"));
+  world_.Submit("second", rows, Spec(10));
+  EXPECT_EQ(world_.WaitForEnd("second").state, JobState::kSucceeded);
+  ExpectCompletions("second", rows, Spec(10));
+  EXPECT_THAT(world_.control.created(), SizeIs(2));
+  EXPECT_EQ(NumTriedTwice("second"), 0);
+}
+
 // Bytes that are wrong twice are wrong for every job; only what was written anew is tried again.
 TEST_P(RunnerTest, AModelOfWrongWeightsIsServedNoMore) {
   world_.control.FailNextSweeps({absl::DataLossError("checksum of layers.3.up.weight"),
