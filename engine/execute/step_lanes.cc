@@ -123,7 +123,8 @@ void StepLanes::Begin(const Step& computation) {
   }
   StepTimes& times = Add(computation).times;
   const int64_t computed_us = begin_us - piece_ended_us_.value_or(begin_us);
-  times.start_us = times.issue_us - computed_us;
+  times.issue_us -= computed_us;
+  times.start_us = times.issue_us;
 }
 
 void StepLanes::End(const Step& computation, absl::Status status) {
