@@ -45,10 +45,10 @@ absl::Status Refusal(const JobRecord& record, const std::vector<CheckedRow>& row
     absl::StrAppend(&named, named.empty() ? "" : "; ", has_line ? "line " : "row ",
                     has_line ? row.header.line : row.header.index, ": ", row.status.message());
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      num_invalid, " of the rows ", record.checked, " to ", end_index - 1,
-      " cannot run and on_invalid_line is REJECT_JOB: ", named,
-      num_invalid > kMaxNamedRows ? "; ..." : ""));
+  return absl::InvalidArgumentError(
+      absl::StrCat(num_invalid, " of the rows ", record.checked, " to ", end_index - 1,
+                   " cannot run and on_invalid_line is REJECT_JOB: ", named,
+                   num_invalid > kMaxNamedRows ? "; ..." : ""));
 }
 
 }  // namespace
@@ -59,9 +59,9 @@ std::vector<JobRecord>::const_iterator ChooseJobToCheck(const std::vector<JobRec
     const int64_t waiting = CheckedAndWaiting(job);
     return std::make_tuple(!wants, waiting >= kManyRows, -job.priority, waiting);
   };
-  const auto first = std::min_element(
-      jobs.begin(), jobs.end(),
-      [&](const JobRecord& a, const JobRecord& b) { return rank(a) < rank(b); });
+  const auto first =
+      std::min_element(jobs.begin(), jobs.end(),
+                       [&](const JobRecord& a, const JobRecord& b) { return rank(a) < rank(b); });
   return first == jobs.end() || std::get<0>(rank(*first)) ? jobs.end() : first;
 }
 
@@ -167,6 +167,11 @@ absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
   return jobs;
 }
 
+absl::StatusOr<ModelTextPtr> Preflight::TextOf(const std::string& model_name) {
+  ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(model_name));
+  return texts_.Get(model);
+}
+
 absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
   const auto found = jobs_.find(record.id);
   if (found != jobs_.end()) {
@@ -175,8 +180,14 @@ absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
   Job job;
   job.context = MakeJobContext(record, options_.state_directory, options_.compute_type);
   RETURN_IF_ERROR(job.context->status);
-  ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(record.model));
-  ASSIGN_OR_RETURN(job.text, texts_.Get(model));
+  absl::StatusOr<ModelTextPtr> text = TextOf(record.model);
+  if (!text.ok()) {
+    // An engine may still hold the pack as it was: nobody else would find out.
+    RETURN_IF_ERROR(
+        FailJob(record.id, SerializeJobError(reason::kModelUnavailable, text.status())));
+    return text.status();
+  }
+  job.text = *std::move(text);
   jobs_[record.id] = job;
   return job;
 }
@@ -235,15 +246,14 @@ absl::Status Preflight::Save(const JobRecord& record, const Job& job,
     checked.longest_prompt_tokens = std::max(checked.longest_prompt_tokens, row.prompt_tokens);
   }
   if (job.context->rejects_invalid && !failed.empty()) {
-    return FailJob(record.id, SerializeJobError(reason::kInputMalformed,
-                                                Refusal(record, rows, end_index)));
+    return FailJob(record.id,
+                   SerializeJobError(reason::kInputMalformed, Refusal(record, rows, end_index)));
   }
   const int64_t now_us = clock_.WallMicros();
-  const absl::Status saved =
-      store_.WriteAndWait(record.id, [&](JobStore& store) -> absl::Status {
-        RETURN_IF_ERROR(store.Publish(failed, now_us).status());
-        return store.SaveChecked(checked);
-      });
+  const absl::Status saved = store_.WriteAndWait(record.id, [&](JobStore& store) -> absl::Status {
+    RETURN_IF_ERROR(store.Publish(failed, now_us).status());
+    return store.SaveChecked(checked);
+  });
   Failpoint("check_committed");
   return saved;
 }

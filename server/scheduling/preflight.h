@@ -26,9 +26,9 @@
 namespace nightshift {
 
 struct PreflightOptions {
-  std::string state_directory;                     // where input files lie
-  ComputeType compute_type = ComputeType::kBF16;   // of jobs that do not name one
-  int64_t store_retry_interval_us = 1'000'000;     // between writes while the disk is full
+  std::string state_directory;                    // where input files lie
+  ComputeType compute_type = ComputeType::kBF16;  // of jobs that do not name one
+  int64_t store_retry_interval_us = 1'000'000;    // between writes while the disk is full
 };
 
 // Which job's rows are checked next: first those that soon run out of checked rows, then those of
@@ -37,8 +37,8 @@ struct PreflightOptions {
 std::vector<JobRecord>::const_iterator ChooseJobToCheck(const std::vector<JobRecord>& jobs);
 
 // One thread, which mostly waits. How far a job is checked is durable with the errors of its rows,
-// so that a restart goes on where it was. A job whose model has no text here is left alone: the
-// runner fails it when it cannot load the model.
+// so that a restart goes on where it was. A job whose model has no text here fails
+// (MODEL_UNAVAILABLE).
 class Preflight {
  public:
   // All must outlive it.
@@ -68,6 +68,7 @@ class Preflight {
   // False when nothing was there to do.
   bool Step();
   absl::StatusOr<std::vector<JobRecord>> ReadJobs();
+  absl::StatusOr<ModelTextPtr> TextOf(const std::string& model_name);
   absl::StatusOr<Job> Begin(const JobRecord& record);
   // Checks the next rows of a job.
   absl::Status CheckRows(const JobRecord& record, const Job& job);
