@@ -70,7 +70,9 @@ def main(version):
     add_job(db, version, 3, "failing", 5, [(0, 0)], report, b"error")
     add_job(db, version, 4, "cancelling", 5, [(0, 0)], report)
     if version >= 3:
-        add_job(db, version, 5, "queued", 1, [(0, 0), (0, 0)], report)
+        add_job(db, version, 5, "queued", 2 if version >= 4 else 1, [(0, 0), (0, 0)], report)
+    if version >= 4:
+        db.execute("UPDATE jobs SET checked = total WHERE state != 2")
     db.execute("INSERT INTO meta VALUES('clean', 1)")
     db.commit()
     db.close()
