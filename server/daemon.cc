@@ -33,6 +33,15 @@ sigset_t WaitedSignals() {
   return signals;
 }
 
+// The thread that waits for signals; set before any other is started by us.
+pthread_t waiting_thread;
+
+// A library may have started a thread before main, which blocks nothing (OpenBLAS does, which CLP
+// brings). A signal that such a thread is given goes on to the one that waits.
+void PassOn(int signal) {
+  pthread_kill(waiting_thread, signal);
+}
+
 // The next waited signal, or 0 when `seconds` pass first; negative seconds: for ever.
 int WaitForSignal(int64_t seconds) {
   const sigset_t signals = WaitedSignals();
@@ -108,6 +117,10 @@ void PrepareProcess() {
   mallopt(M_TRIM_THRESHOLD, 4 * kMapAboveBytes);
   const sigset_t signals = WaitedSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  waiting_thread = pthread_self();
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    std::signal(signal, PassOn);
+  }
   std::signal(SIGPIPE, SIG_IGN);
 }
 
