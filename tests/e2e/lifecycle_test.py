@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
-"""Drain and restart, two models in turn, cancel, memory under its budget."""
+"""Drain and restart, signals, two models in turn, cancel, memory under its budget."""
 
+import ctypes
+import pathlib
+import re
+import signal
 import sys
 import unittest
 
@@ -30,6 +34,24 @@ class DrainTest(EndToEndTest):
         self.assertEqual(sorted(int(row["id"]) for row in read_rows(target)), list(range(48)))
         follower.kill()
         follower.communicate()
+
+
+class SignalTest(EndToEndTest):
+    def test_a_signal_that_a_thread_of_a_library_is_given_drains_all_the_same(self):
+        daemon = self.daemon("--model", tiny_pack("llama")).start()
+        pid = daemon.pid
+        term = 1 << (signal.SIGTERM - 1)
+        open_threads = [
+            int(folder.name) for folder in pathlib.Path(f"/proc/{pid}/task").iterdir()
+            if int(folder.name) != pid and not term & int(
+                re.search(r"SigBlk:\s*(\w+)", (folder / "status").read_text())[1], 16)]
+        if not open_threads:
+            self.skipTest("every thread of this daemon blocks SIGTERM")
+        tgkill = 234  # x86-64
+        self.assertEqual(
+            ctypes.CDLL(None).syscall(tgkill, pid, open_threads[0], signal.SIGTERM), 0)
+        self.assertEqual(daemon.wait(), 0)
+        self.assertIn("stopped", daemon.tail())
 
 
 class ModelsTest(EndToEndTest):
