@@ -54,20 +54,14 @@ absl::Status Explain(Session& session) {
                                            : ExplanationText(explanation));
 }
 
-ExitCode Execute(const CommandLine& line, Console& console, absl::Status (*command)(Session&)) {
-  Session session(line, console);
-  const absl::Status status = command(session);
-  return status.ok() ? ExitCode::kOk : session.Fail(status);
-}
-
 }  // namespace
 
 ExitCode PolicyShowCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, Show);
+  return RunInSession(line, console, Show);
 }
 
 ExitCode PolicyExplainCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, Explain);
+  return RunInSession(line, console, Explain);
 }
 
 }  // namespace nightshift

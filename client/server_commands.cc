@@ -83,9 +83,8 @@ absl::Status ServerBackup(Session& session) {
   }
   RETURN_IF_ERROR(session.Connect(kShortPatience));
   ASSIGN_OR_RETURN(const v1::BackupResponse copied, session.client().Backup(folder.string()));
-  session.console().Note(absl::StrCat("wrote ", folder.string(), ": ",
-                                      GroupedNumber(copied.jobs()), " jobs, ",
-                                      ByteSize(copied.bytes()),
+  session.console().Note(absl::StrCat("wrote ", folder.string(), ": ", GroupedNumber(copied.jobs()),
+                                      " jobs, ", ByteSize(copied.bytes()),
                                       "; restore it with nightshiftd --state-dir"));
   return absl::OkStatus();
 }
@@ -112,32 +111,26 @@ absl::Status Health(Session& session) {
                                      : absl::StrCat("the daemon at ", address, " accepts jobs\n"));
 }
 
-ExitCode Execute(const CommandLine& line, Console& console, absl::Status (*command)(Session&)) {
-  Session session(line, console);
-  const absl::Status status = command(session);
-  return status.ok() ? ExitCode::kOk : session.Fail(status);
-}
-
 }  // namespace
 
 ExitCode ModelsCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, Models);
+  return RunInSession(line, console, Models);
 }
 
 ExitCode ServerInfoCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, ServerInfo);
+  return RunInSession(line, console, ServerInfo);
 }
 
 ExitCode ServerTimelineCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, ServerTimeline);
+  return RunInSession(line, console, ServerTimeline);
 }
 
 ExitCode ServerDrainCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, ServerDrain);
+  return RunInSession(line, console, ServerDrain);
 }
 
 ExitCode ServerBackupCommand(const CommandLine& line, Console& console) {
-  return Execute(line, console, ServerBackup);
+  return RunInSession(line, console, ServerBackup);
 }
 
 ExitCode HealthCommand(const CommandLine& line, Console& console) {
@@ -145,7 +138,7 @@ ExitCode HealthCommand(const CommandLine& line, Console& console) {
   if (line.timeout == absl::InfiniteDuration()) {
     limited.timeout = kDefaultHealthWait;
   }
-  return Execute(limited, console, Health);
+  return RunInSession(limited, console, Health);
 }
 
 }  // namespace nightshift

@@ -49,6 +49,13 @@ std::string StepOfExhausted(const std::string& reason) {
 
 }  // namespace
 
+ExitCode RunInSession(const CommandLine& line, Console& console,
+                      absl::Status (*command)(Session&)) {
+  Session session(line, console);
+  const absl::Status status = command(session);
+  return status.ok() ? ExitCode::kOk : session.Fail(status);
+}
+
 std::string NextStepOf(const absl::Status& error, const CommandLine& line) {
   const std::string reason = DetailsOf(error).reason;
   switch (error.code()) {

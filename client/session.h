@@ -69,6 +69,9 @@ class Session {
   std::unique_ptr<Client> client_;
 };
 
+// The whole of a command that either works or fails.
+ExitCode RunInSession(const CommandLine& line, Console& console, absl::Status (*command)(Session&));
+
 // What a person should do about the error; empty when the message says it already. Pure.
 std::string NextStepOf(const absl::Status& error, const CommandLine& line);
 
