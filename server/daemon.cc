@@ -24,12 +24,14 @@ namespace {
 
 constexpr int64_t kMicrosPerSecond = 1'000'000;
 
+constexpr int kWaitedSignals[] = {SIGTERM, SIGINT, SIGUSR1};  // the last is ours: a drain has ended
+
 sigset_t WaitedSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGUSR1);  // ours: the drain has ended
+  for (const int signal : kWaitedSignals) {
+    sigaddset(&signals, signal);
+  }
   return signals;
 }
 
@@ -118,7 +120,7 @@ void PrepareProcess() {
   const sigset_t signals = WaitedSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   waiting_thread = pthread_self();
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+  for (const int signal : kWaitedSignals) {
     std::signal(signal, PassOn);
   }
   std::signal(SIGPIPE, SIG_IGN);
