@@ -1,7 +1,6 @@
 #include "server/scheduling/preflight.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -132,7 +131,7 @@ bool Preflight::Step() {
   if (!job.ok()) {
     LOG(WARNING) << "job_not_checked job=" << chosen->id << " error=\"" << job.status().message()
                  << "\"";
-    waiting_[chosen->id] = job.status();
+    waiting_.insert(chosen->id);
     return true;
   }
   const int64_t ticket = wakeup_.ticket();
@@ -141,10 +140,16 @@ bool Preflight::Step() {
     wakeup_.WaitPast(ticket, options_.store_retry_interval_us);  // the disk is full
   } else if (absl::IsDataLoss(status)) {
     // Its rows cannot be read: nobody waits for them.
-    waiting_[chosen->id] = FailJob(chosen->id, SerializeJobError(reason::kRecordCorrupt, status));
+    waiting_.insert(chosen->id);
+    const absl::Status failed =
+        FailJob(chosen->id, SerializeJobError(reason::kRecordCorrupt, status));
+    if (!failed.ok()) {
+      LOG(ERROR) << "job_fail_refused job=" << chosen->id << " error=\"" << failed.message()
+                 << "\"";
+    }
   } else if (!status.ok()) {
     LOG(ERROR) << "check_failed job=" << chosen->id << " error=\"" << status.message() << "\"";
-    waiting_[chosen->id] = status;
+    waiting_.insert(chosen->id);
   }
   return true;
 }
@@ -162,7 +167,7 @@ absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
   }
   kept_.Retain(uids);
   std::erase_if(jobs_, [&](const auto& entry) { return ids.count(entry.first) == 0; });
-  std::erase_if(waiting_, [&](const auto& entry) { return ids.count(entry.first) == 0; });
+  std::erase_if(waiting_, [&](const std::string& id) { return ids.count(id) == 0; });
   std::erase_if(jobs, [&](const JobRecord& job) { return waiting_.count(job.id) != 0; });
   return jobs;
 }

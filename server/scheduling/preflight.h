@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -87,8 +88,8 @@ class Preflight {
   std::atomic<bool> holding_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> retrying_{false};
-  std::map<std::string, Job> jobs_;              // by id; the thread's
-  std::map<std::string, absl::Status> waiting_;  // jobs that are left alone, and why; the thread's
+  std::map<std::string, Job> jobs_;  // by id; the thread's
+  std::set<std::string> waiting_;    // ids of jobs that are left alone; the thread's
   const int64_t subscription_;
   std::thread thread_;
 };
