@@ -1,14 +1,23 @@
 #include "engine/model/stored_panel.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <random>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+
+#include "engine/model/group_quantiser.h"
+#include "kernels/base/checksum.h"
 #include "kernels/convert.h"
 #include "kernels/panel_layout.h"
 #include "tests/support/expand_panel.h"
+#include "tests/support/golden.h"
 
 namespace nightshift {
 namespace {
@@ -104,6 +113,166 @@ INSTANTIATE_TEST_SUITE_P(All, GroupTypeTest,
                          [](const auto& instance) {
                            return std::string(DTypeName(instance.param.dtype));
                          });
+
+// The types that weights are quantised to.
+constexpr DType kQuantiserTypes[] = {DType::kU4G64, DType::kI4G64, DType::kU8G64, DType::kI8G64};
+
+// Values of rows quantised to a panel, and the panel's parts, read by pack_format.md.
+struct Quantised {
+  Quantised(DType dtype_in, std::vector<float> values_in, size_t rows_in, size_t inputs_in)
+      : dtype(dtype_in), values(std::move(values_in)), rows(rows_in), inputs(inputs_in) {
+    panel.resize(static_cast<size_t>(StoredPanelBytes(dtype, static_cast<int64_t>(inputs))));
+    QuantisePanel(dtype, values, static_cast<int64_t>(rows), static_cast<int64_t>(inputs), panel);
+    expanded = ExpandPanel(dtype, panel, static_cast<int64_t>(inputs));
+  }
+  double Half(bool is_minimum, size_t n, size_t group) const {
+    const PanelPlanes planes = PlanesOf(dtype, static_cast<int64_t>(inputs));
+    uint16_t bits = 0;
+    std::memcpy(&bits,
+                panel.data() + (is_minimum ? planes.minimums : planes.scales) +
+                    static_cast<int64_t>(2 * (group * 64 + n)),
+                sizeof(bits));
+    return static_cast<double>(F16ToF32(bits));
+  }
+  double Value(size_t n, size_t k) const {
+    return static_cast<double>(expanded[k / 2 * 128 + n * 2 + k % 2]);
+  }
+  uint8_t Code(size_t n, size_t k) const {
+    const size_t element = k / 2 * 128 + n * 2 + k % 2;
+    if (GroupFormatOf(dtype)->bits == 8) return std::to_integer<uint8_t>(panel[element]);
+    return static_cast<uint8_t>(std::to_integer<int>(panel[element / 2]) >> (k % 2 * 4) & 15);
+  }
+
+  DType dtype;
+  std::vector<float> values;
+  size_t rows;
+  size_t inputs;
+  std::vector<std::byte> panel;
+  std::vector<float> expanded;
+};
+
+template <typename T>
+std::vector<T> FromHexadecimal(const nlohmann::json& text) {
+  const std::string bytes = absl::HexStringToBytes(text.get<std::string>());
+  std::vector<T> numbers(bytes.size() / sizeof(T));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+
+std::string HashText(std::span<const std::byte> bytes) {
+  return absl::StrFormat("%016x", Xxh3(bytes));
+}
+
+TEST(GroupQuantiserTest, MakesThePanelsOfTheReference) {
+  const nlohmann::json cases = GoldenCases(TEST_DATA_DIR "/groups/groups.json");
+  ASSERT_EQ(cases.size(), 21U);
+  for (const nlohmann::json& golden : cases) {
+    const size_t rows = golden["rows"];
+    const size_t inputs = golden["inputs"];
+    for (const DType dtype : kQuantiserTypes) {
+      SCOPED_TRACE(golden["name"].get<std::string>() + " as " + DTypeName(dtype));
+      const nlohmann::json& expected = golden["types"][DTypeName(dtype)];
+      const Quantised made(dtype, FromHexadecimal<float>(golden["x"]), rows, inputs);
+      const std::vector<uint8_t> codes = FromHexadecimal<uint8_t>(expected["codes"]);
+      const std::vector<uint16_t> scales = FromHexadecimal<uint16_t>(expected["scales"]);
+      const std::vector<uint16_t> minimums = FromHexadecimal<uint16_t>(expected["minimums"]);
+      const size_t groups = scales.size() / rows;
+      std::vector<float> values;
+      for (size_t n = 0; n < rows; ++n) {
+        for (size_t group = 0; group < groups; ++group) {
+          ASSERT_EQ(made.Half(false, n, group), F16ToF32(scales[n * groups + group])) << n;
+          if (GroupFormatOf(dtype)->has_minimum) {
+            ASSERT_EQ(made.Half(true, n, group), F16ToF32(minimums[n * groups + group])) << n;
+          }
+        }
+        for (size_t k = 0; k < inputs; ++k) {
+          ASSERT_EQ(made.Code(n, k), codes[n * inputs + k]) << n << ", " << k;
+          values.push_back(static_cast<float>(made.Value(n, k)));
+          const double error =
+              std::abs(made.Value(n, k) - static_cast<double>(made.values[n * inputs + k]));
+          ASSERT_LE(error, expected["bounds"][n][k / 64].get<double>()) << n << ", " << k;
+        }
+      }
+      EXPECT_EQ(HashText(std::as_bytes(std::span(values))), expected["values_xxh3"]);
+      EXPECT_EQ(HashText(made.panel), expected["panel_xxh3"]);
+    }
+  }
+}
+
+// Draws groups of every size of exponent, width and offset, with outliers and repeated values.
+class GroupDraw {
+ public:
+  std::vector<float> Next(size_t count) {
+    const int kind = std::uniform_int_distribution<int>(0, 5)(random_);
+    const double centre = Magnitude();
+    const double width = Magnitude();
+    std::vector<float> values(count);
+    for (float& value : values) {
+      const double unit = std::normal_distribution<double>()(random_);
+      double drawn = unit * width;
+      if (kind == 1) drawn = centre + unit * width;                        // an offset of any size
+      if (kind == 2) drawn = centre + unit * std::abs(centre) * 0x1p-20;   // hardly apart
+      if (kind == 3) drawn = unit < 2.0 ? unit * 0x1p-30 * width : width;  // outliers
+      if (kind == 4) drawn = unit < 0.0 ? centre : width;                  // two values
+      if (kind == 5) drawn = std::floor(unit * 8.0) * width / 4.0;         // near ties
+      value = static_cast<float>(std::clamp(drawn, -3.4e38, 3.4e38));
+    }
+    return values;
+  }
+
+ private:
+  double Magnitude() {
+    const double exponent = std::uniform_real_distribution<double>(-149.0, 127.9)(random_);
+    return std::copysign(std::exp2(exponent), std::normal_distribution<double>()(random_));
+  }
+
+  std::mt19937_64 random_{20240917};
+};
+
+TEST(GroupQuantiserTest, ErrsByNoMoreThanTheProvenBound) {
+  GroupDraw draw;
+  for (int round = 0; round < 3000; ++round) {
+    const size_t inputs = static_cast<size_t>(round % 3 == 0 ? 1 + round % 64 : 64);
+    const std::vector<float> values = draw.Next(inputs);
+    const auto [low_at, high_at] = std::minmax_element(values.begin(), values.end());
+    const double low = static_cast<double>(*low_at);
+    const double high = static_cast<double>(*high_at);
+    for (const DType dtype : kQuantiserTypes) {
+      const GroupFormat format = *GroupFormatOf(dtype);
+      const double levels = (1 << (format.has_minimum ? format.bits : format.bits - 1)) - 1;
+      const double step =
+          (format.has_minimum ? high - low : std::max(std::abs(low), std::abs(high))) / levels;
+      const Quantised made(dtype, values, 1, inputs);
+      double bound = step / 2 + levels * std::abs(made.Half(false, 0, 0) - step);
+      bound += format.has_minimum ? std::abs(made.Half(true, 0, 0) - low) : 0.0;
+      for (size_t k = 0; k < inputs; ++k) {
+        const double value = made.Value(0, k);
+        ASSERT_TRUE(std::isfinite(value));
+        ASSERT_LE(std::abs(value - static_cast<double>(values[k])),
+                  bound * (1 + 0x1p-40) + 0x1p-24 * std::abs(value) + 0x1p-149)
+            << DTypeName(dtype) << ", round " << round << ", value " << values[k];
+      }
+    }
+  }
+}
+
+// What was quantised once is not moved any further.
+TEST(GroupQuantiserTest, KeepsValuesThatLieOnTheGrid) {
+  for (const DType dtype : kQuantiserTypes) {
+    const GroupFormat format = *GroupFormatOf(dtype);
+    const int top = (1 << (format.has_minimum ? format.bits : format.bits - 1)) - 1;
+    const int bottom = format.has_minimum ? 0 : -top;
+    std::vector<float> values;
+    for (int i = 0; i < 64; ++i) {
+      const int code = i == 0 ? bottom : i == 1 ? top : bottom + i * 7 % (top - bottom + 1);
+      values.push_back(static_cast<float>(code) * 0x1p-7F + (format.has_minimum ? -0.25F : 0.0F));
+    }
+    const Quantised made(dtype, values, 1, 64);
+    for (size_t k = 0; k < values.size(); ++k) {
+      EXPECT_EQ(static_cast<float>(made.Value(0, k)), values[k]) << DTypeName(dtype);
+    }
+  }
+}
 
 TEST(StoredPanelTest, NumbersOfTheFormatAreThoseOfTheTypes) {
   EXPECT_EQ(StoredDType(1), DType::kF32);
