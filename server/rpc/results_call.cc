@@ -130,6 +130,13 @@ ResultsCall::Look ResultsCall::LookInto(JobStore& store) {
     look.status = JobError(record.status(), job_id_);
     return look;
   }
+  if (job_uid_.empty()) {
+    job_uid_ = record->uid;
+  }
+  if (job_uid_ != record->uid) {
+    look.status = JobError(absl::NotFoundError("its id is another job's now"), job_id_);
+    return look;
+  }
   look.status = record->purged ? NotKept(job_id_) : CheckPosition(store, *record);
   if (!look.status.ok()) {
     return look;

@@ -82,6 +82,7 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
   int64_t open_call_ = 0;
 
   // Of the thread whose turn it is: the reader in kReading, gRPC in kWriting.
+  std::string job_uid_;         // empty until the store is read
   int64_t next_after_seq_ = 0;  // a position of the order that was asked for
   std::string batch_;         // as ResultBatch goes over the wire, without next_seq and end
   grpc::ByteBuffer message_;  // with them

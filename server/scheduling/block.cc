@@ -31,9 +31,9 @@ bool EndsWithEndToken(const ChoiceProgress& choice) {
 
 }  // namespace
 
-FinishedRow FailRow(const std::string& job_id, const ResultHeader& header,
-                    const absl::Status& error) {
-  return {.job_id = job_id,
+FinishedRow FailRow(const JobContext& job, const ResultHeader& header, const absl::Status& error) {
+  return {.job_id = job.job_id,
+          .job_uid = job.uid,
           .index = header.index,
           .outcome = RowState::kFailed,
           .body = BuildErrorResult(header, error)};
@@ -284,7 +284,7 @@ bool Block::TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
     return false;
   }
   finished.push_back(FailRow(
-      row.job->job_id, row.header,
+      *row.job, row.header,
       RowError(reason::kPromptTooLong, row_code::kTooLong, "", std::string(status.message()))));
   RetireRow(waiting.key.row);
   return true;
@@ -398,6 +398,7 @@ FinishedRow Block::Complete(BlockRow row) const {
   outcome.numeric_mode = info.numeric_mode;
   outcome.model = session_.key.model;
   return {.job_id = row.job->job_id,
+          .job_uid = row.job->uid,
           .index = row.header.index,
           .outcome = RowState::kSucceeded,
           .body = BuildCompletionResult(row.header, outcome, session_.text->encoder->tokenizer()),
@@ -451,7 +452,10 @@ std::vector<BlockRow> Block::TakeAll() {
 }
 
 RowProgress Block::ProgressOf(const BlockRow& row) const {
-  RowProgress progress = {.job_id = row.job->job_id, .index = row.header.index, .progress = {}};
+  RowProgress progress = {.job_id = row.job->job_id,
+                          .job_uid = row.job->uid,
+                          .index = row.header.index,
+                          .progress = {}};
   if (HasProgress(row)) {
     const EngineInfo& info = session_.engine->info();
     progress.progress = SerializeProgress({.model_digest = info.model_digest,

@@ -144,7 +144,6 @@ class Block {
 };
 
 // A row's error as its result.
-FinishedRow FailRow(const std::string& job_id, const ResultHeader& header,
-                    const absl::Status& error);
+FinishedRow FailRow(const JobContext& job, const ResultHeader& header, const absl::Status& error);
 
 }  // namespace nightshift

@@ -50,6 +50,7 @@ RowState OutcomeOf(const JobRecord& job) {
 
 FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header) {
   return {.job_id = job.id,
+          .job_uid = job.uid,
           .index = header.index,
           .outcome = OutcomeOf(job),
           .body = BuildErrorResult(header, RowErrorOf(job))};
@@ -70,6 +71,14 @@ absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const J
     finished.push_back(EndRowEarly(job, *header));
   }
   return finished;
+}
+
+absl::Status FailJob(JobStore& store, const JobRecord& job, const std::string& error,
+                     int64_t now_us) {
+  const absl::StatusOr<JobRecord> present = store.GetJob(job.id);
+  const bool is_gone =
+      absl::IsNotFound(present.status()) || (present.ok() && present->uid != job.uid);
+  return is_gone ? absl::OkStatus() : store.FailJob(job.id, error, now_us);
 }
 
 std::string SerializeJobError(const std::string& reason, const absl::Status& error) {

@@ -26,6 +26,10 @@ absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const J
                                                         const JobContext& context, int64_t limit,
                                                         const ParseLimits& limits);
 
+// Inside a write: JobStore::FailJob, unless the job is gone, be it that its id is another's by now.
+absl::Status FailJob(JobStore& store, const JobRecord& job, const std::string& error,
+                     int64_t now_us);
+
 // The error of a job that cannot run, as JobRecord.error keeps it; its rows get the same.
 std::string SerializeJobError(const std::string& reason, const absl::Status& error);
 

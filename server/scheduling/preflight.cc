@@ -131,7 +131,7 @@ bool Preflight::Step() {
   if (!job.ok()) {
     LOG(WARNING) << "job_not_checked job=" << chosen->id << " error=\"" << job.status().message()
                  << "\"";
-    waiting_.insert(chosen->id);
+    waiting_.insert(chosen->uid);
     return true;
   }
   const int64_t ticket = wakeup_.ticket();
@@ -140,16 +140,16 @@ bool Preflight::Step() {
     wakeup_.WaitPast(ticket, options_.store_retry_interval_us);  // the disk is full
   } else if (absl::IsDataLoss(status)) {
     // Its rows cannot be read: nobody waits for them.
-    waiting_.insert(chosen->id);
+    waiting_.insert(chosen->uid);
     const absl::Status failed =
-        FailJob(chosen->id, SerializeJobError(reason::kRecordCorrupt, status));
+        FailJob(*chosen, SerializeJobError(reason::kRecordCorrupt, status));
     if (!failed.ok()) {
       LOG(ERROR) << "job_fail_refused job=" << chosen->id << " error=\"" << failed.message()
                  << "\"";
     }
   } else if (!status.ok()) {
     LOG(ERROR) << "check_failed job=" << chosen->id << " error=\"" << status.message() << "\"";
-    waiting_.insert(chosen->id);
+    waiting_.insert(chosen->uid);
   }
   return true;
 }
@@ -158,17 +158,17 @@ bool Preflight::Step() {
 absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
   ASSIGN_OR_RETURN(std::vector<JobRecord> jobs, store_.store().ActiveJobs());
   std::set<std::string> uids;
-  std::set<std::string> ids;
+  std::set<std::string> unchecked;
   for (const JobRecord& job : jobs) {
     uids.insert(job.uid);
     if (job.checked < job.counts.total) {
-      ids.insert(job.id);
+      unchecked.insert(job.uid);
     }
   }
   kept_.Retain(uids);
-  std::erase_if(jobs_, [&](const auto& entry) { return ids.count(entry.first) == 0; });
-  std::erase_if(waiting_, [&](const std::string& id) { return ids.count(id) == 0; });
-  std::erase_if(jobs, [&](const JobRecord& job) { return waiting_.count(job.id) != 0; });
+  std::erase_if(jobs_, [&](const auto& entry) { return unchecked.count(entry.first) == 0; });
+  std::erase_if(waiting_, [&](const std::string& uid) { return unchecked.count(uid) == 0; });
+  std::erase_if(jobs, [&](const JobRecord& job) { return waiting_.count(job.uid) != 0; });
   return jobs;
 }
 
@@ -178,7 +178,7 @@ absl::StatusOr<ModelTextPtr> Preflight::TextOf(const std::string& model_name) {
 }
 
 absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
-  const auto found = jobs_.find(record.id);
+  const auto found = jobs_.find(record.uid);
   if (found != jobs_.end()) {
     return found->second;
   }
@@ -189,11 +189,11 @@ absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
   if (!text.ok()) {
     // An engine may still hold the pack as it was: nobody else would find out.
     RETURN_IF_ERROR(
-        FailJob(record.id, SerializeJobError(reason::kModelUnavailable, text.status())));
+        FailJob(record, SerializeJobError(reason::kModelUnavailable, text.status())));
     return text.status();
   }
   job.text = *std::move(text);
-  jobs_[record.id] = job;
+  jobs_[record.uid] = job;
   return job;
 }
 
@@ -239,11 +239,12 @@ absl::Status Preflight::CheckRows(const JobRecord& record, const Job& job) {
 
 absl::Status Preflight::Save(const JobRecord& record, const Job& job,
                              const std::vector<CheckedRow>& rows, int64_t end_index) {
-  CheckedRows checked = {.job_id = record.id, .end_index = end_index};
+  CheckedRows checked = {
+      .job_id = record.id, .job_uid = record.uid, .end_index = end_index};
   std::vector<FinishedRow> failed;
   for (const CheckedRow& row : rows) {
     if (!row.status.ok()) {
-      failed.push_back(FailRow(record.id, row.header, row.status));
+      failed.push_back(FailRow(*job.context, row.header, row.status));
       continue;
     }
     ++checked.prompts;
@@ -251,7 +252,7 @@ absl::Status Preflight::Save(const JobRecord& record, const Job& job,
     checked.longest_prompt_tokens = std::max(checked.longest_prompt_tokens, row.prompt_tokens);
   }
   if (job.context->rejects_invalid && !failed.empty()) {
-    return FailJob(record.id,
+    return FailJob(record,
                    SerializeJobError(reason::kInputMalformed, Refusal(record, rows, end_index)));
   }
   const int64_t now_us = clock_.WallMicros();
@@ -263,12 +264,11 @@ absl::Status Preflight::Save(const JobRecord& record, const Job& job,
   return saved;
 }
 
-absl::Status Preflight::FailJob(const std::string& job_id, const std::string& error) {
-  LOG(WARNING) << "job_refused job=" << job_id;
+absl::Status Preflight::FailJob(const JobRecord& job, const std::string& error) {
+  LOG(WARNING) << "job_refused job=" << job.id;
   const int64_t now_us = clock_.WallMicros();
-  const absl::Status status = store_.WriteAndWait(
-      job_id, [&](JobStore& store) { return store.FailJob(job_id, error, now_us); });
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return store_.WriteAndWait(
+      job.id, [&](JobStore& store) { return nightshift::FailJob(store, job, error, now_us); });
 }
 
 }  // namespace nightshift

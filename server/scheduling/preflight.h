@@ -75,7 +75,7 @@ class Preflight {
   absl::Status CheckRows(const JobRecord& record, const Job& job);
   absl::Status Save(const JobRecord& record, const Job& job, const std::vector<CheckedRow>& rows,
                     int64_t end_index);
-  absl::Status FailJob(const std::string& job_id, const std::string& error);
+  absl::Status FailJob(const JobRecord& job, const std::string& error);
 
   const PreflightOptions options_;
   StoreActor& store_;
@@ -88,8 +88,8 @@ class Preflight {
   std::atomic<bool> holding_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> retrying_{false};
-  std::map<std::string, Job> jobs_;  // by id; the thread's
-  std::set<std::string> waiting_;    // ids of jobs that are left alone; the thread's
+  std::map<std::string, Job> jobs_;  // by uid; the thread's
+  std::set<std::string> waiting_;    // uids of jobs that are left alone; the thread's
   const int64_t subscription_;
   std::thread thread_;
 };

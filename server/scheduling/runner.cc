@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,7 +61,7 @@ absl::Status OutOfRange(const char* option, int64_t value) {
 
 // A row that goes back as it came: what was saved of it before stays.
 RowProgress Untouched(const ClaimedRow& row) {
-  return {.job_id = row.job_id, .index = row.index, .progress = {}};
+  return {.job_id = row.job_id, .job_uid = row.job_uid, .index = row.index, .progress = {}};
 }
 
 }  // namespace
@@ -177,7 +178,9 @@ class Runner::Loop {
   int64_t NextTime() const;
 
   // --- jobs that stop or end early ---
-  // Gives rows of jobs that may not run at present back, and forgets those of deleted ones.
+  // Forgets a job that is not active any more.
+  void EndJob(const std::string& job_id);
+  // Gives rows of jobs that may not run at present back.
   bool SuspendJobs();
   bool EndJobs();
   void EndRowsInBlock(const ActiveJob& job);
@@ -360,12 +363,16 @@ void Runner::Loop::RefreshJobs() {
   }
   jobs_.clear();
   for (JobRecord& record : *records) {
-    const auto found = known.find(record.id);
     JobContextPtr context;
-    if (found != known.end()) {
-      context = std::move(found->second);
+    if (const auto found = known.find(record.id); found != known.end()) {
+      if (found->second->uid == record.uid) {
+        context = std::move(found->second);
+      } else {
+        EndJob(record.id);  // it was deleted, and its id is another's now
+      }
       known.erase(found);
-    } else {
+    }
+    if (context == nullptr) {
       context = MakeJobContext(record, options_.state_directory, options_.engine.compute_type);
       reports_.Begin(record.id, record.report);
       if (!record.input_file.empty() && record.counts.total > 0) {
@@ -380,14 +387,24 @@ void Runner::Loop::RefreshJobs() {
     jobs_.push_back({.record = std::move(record), .context = std::move(context)});
   }
   for (const auto& [job_id, context] : known) {
-    if (const std::optional<double> time_ratio = reports_.End(job_id)) {
-      planner_.JobEnded(*time_ratio);
-    }
-    row_bytes_.erase(job_id);
-    limits_.erase(job_id);
-    lengths_.End(job_id);
-    share_.End(job_id);
+    EndJob(job_id);
   }
+}
+
+void Runner::Loop::EndJob(const std::string& job_id) {
+  if (block_ != nullptr) {
+    const size_t held = block_->TakeJob(job_id).size();  // of a job that was deleted
+    if (held > 0) {
+      LetGo(job_id, static_cast<int64_t>(held));
+    }
+  }
+  if (const std::optional<double> time_ratio = reports_.End(job_id)) {
+    planner_.JobEnded(*time_ratio);
+  }
+  row_bytes_.erase(job_id);
+  limits_.erase(job_id);
+  lengths_.End(job_id);
+  share_.End(job_id);
 }
 
 void Runner::Loop::WatchTimes() {
@@ -513,19 +530,13 @@ bool Runner::Loop::SuspendJobs() {
     return false;
   }
   std::vector<RowProgress> back;
-  std::map<std::string, int64_t> deleted;
   for (const auto& [job_id, rows] : in_hand_) {
     const ActiveJob* job = FindJob(job_id);
-    if (job == nullptr) {
-      deleted[job_id] = static_cast<int64_t>(block_->TakeJob(job_id).size());
-    } else if (job->record.state != JobState::kCancelling && !MayRun(*job)) {
+    if (job != nullptr && job->record.state != JobState::kCancelling && !MayRun(*job)) {
       for (const BlockRow& row : block_->TakeJob(job_id)) {
         back.push_back(block_->ProgressOf(row));
       }
     }
-  }
-  for (const auto& [job_id, rows] : deleted) {
-    LetGo(job_id, rows);
   }
   GiveBack(std::move(back), /*count_attempt=*/false);
   return false;
@@ -546,8 +557,9 @@ void Runner::Loop::FailJob(const std::string& job_id, const std::string& reason,
              << error.message() << "\"";
   const std::string stored = SerializeJobError(reason, error);
   const int64_t now_us = clock_.WallMicros();
+  const JobRecord& job = FindJob(job_id)->record;
   const absl::Status status = publisher_.Write(
-      job_id, [&](JobStore& store) { return store.FailJob(job_id, stored, now_us); });
+      job_id, [&](JobStore& store) { return nightshift::FailJob(store, job, stored, now_us); });
   if (!status.ok()) {
     LOG(ERROR) << "job_fail_refused job=" << job_id << " error=\"" << status.message() << "\"";
   }
@@ -797,6 +809,12 @@ void Runner::Loop::TakeClaimed() {
       continue;  // deleted meanwhile, or somebody ended it
     }
     in_hand_[answer.job_id] += static_cast<int64_t>(answer.rows.size());
+    if (answer.rows[0].job_uid != job->record.uid) {  // deleted meanwhile, and submitted anew
+      std::vector<RowProgress> back;
+      std::transform(answer.rows.begin(), answer.rows.end(), std::back_inserter(back), Untouched);
+      GiveBack(std::move(back), /*count_attempt=*/false);
+      continue;
+    }
     const std::vector<ShareJob> shares = Shares();
     const auto chosen = static_cast<size_t>(job - jobs_.data());
     std::vector<RowTask> tasks;
@@ -820,14 +838,14 @@ void Runner::Loop::TakePrepared() {
   for (PreparedRow& prepared : preparer_.TakeReady()) {
     const std::string& job_id = prepared.row.job_id;
     const ActiveJob* job = FindJob(job_id);
-    if (job == nullptr) {
+    if (job == nullptr || job->context != prepared.job) {
       LetGo(job_id, 1);  // deleted meanwhile
     } else if (job->record.state == JobState::kCancelling) {
       finished_.push_back(EndRowEarly(job->record, prepared.header));
     } else if (!MayRun(*job)) {
       back.push_back(Untouched(prepared.row));
     } else if (!prepared.status.ok()) {
-      finished_.push_back(FailRow(job_id, prepared.header, prepared.status));
+      finished_.push_back(FailRow(*prepared.job, prepared.header, prepared.status));
     } else {
       OutputLimits& limits = limits_[job_id];
       const int64_t most = prepared.request.sampling.max_output_tokens;
@@ -916,7 +934,7 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
         absl::StrCat("the engine failed in all ", row.attempt,
                      " attempts that held this request; the last time: ", error.message()),
         {{"attempts", absl::StrCat(row.attempt)}});
-    finished_.push_back(FailRow(row.job->job_id, row.header, exhausted));
+    finished_.push_back(FailRow(*row.job, row.header, exhausted));
   }
   GiveBack(std::move(again), /*count_attempt=*/true);
   GiveAllBack();

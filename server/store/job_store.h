@@ -105,9 +105,12 @@ struct NewRow {
   std::optional<std::string> error_body;  // published at acceptance as this row's result
 };
 
-// A row taken for execution, with what an earlier run had generated (durable progress).
+// A row taken for execution, with what an earlier run had generated (durable progress). The id of a
+// deleted job may be another's by now: here and below `job_uid` tells which one is meant; empty is
+// whichever has the id.
 struct ClaimedRow {
   std::string job_id;
+  std::string job_uid = {};
   int64_t index = 0;
   int64_t offset = 0;
   int64_t length = 0;
@@ -120,6 +123,7 @@ struct ClaimedRow {
 // What a check of input rows found.
 struct CheckedRows {
   std::string job_id;
+  std::string job_uid = {};
   int64_t end_index = 0;  // the rows below are checked
   // Of the rows that this check adds and that can run.
   int64_t prompts = 0;
@@ -129,6 +133,7 @@ struct CheckedRows {
 
 struct FinishedRow {
   std::string job_id;
+  std::string job_uid = {};
   int64_t index = 0;
   RowState outcome = RowState::kSucceeded;  // a terminal one
   std::string body;
@@ -138,6 +143,7 @@ struct FinishedRow {
 
 struct RowProgress {
   std::string job_id;
+  std::string job_uid = {};
   int64_t index = 0;
   std::string progress;
 };

@@ -69,6 +69,15 @@ absl::Status SqliteWriter::Run(const std::string& sql, std::initializer_list<int
   return statement.Run();
 }
 
+absl::StatusOr<JobRow> SqliteWriter::FindMeant(const std::string& job_id,
+                                                const std::string& job_uid) {
+  ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
+  if (!job_uid.empty() && job_uid != job.record.uid) {
+    return NoSuchJob(job_id);
+  }
+  return job;
+}
+
 absl::Status SqliteWriter::InsertJob(const JobRecord& job) {
   ASSIGN_OR_RETURN(
       SqliteStatement statement,
@@ -204,7 +213,7 @@ absl::StatusOr<int64_t> SqliteWriter::RunAndCount(const std::string& sql,
 }
 
 absl::Status SqliteWriter::SaveChecked(const CheckedRows& rows) {
-  absl::StatusOr<JobRow> job = reader_.FindJob(rows.job_id);
+  absl::StatusOr<JobRow> job = FindMeant(rows.job_id, rows.job_uid);
   if (absl::IsNotFound(job.status())) {
     return absl::OkStatus();
   }
@@ -237,6 +246,7 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& j
   }
   for (ClaimedRow& row : rows) {
     ++row.attempt;
+    row.job_uid = job.record.uid;
     RETURN_IF_ERROR(Run("UPDATE rows SET state = 1, attempt = ? WHERE job = ? AND idx = ?",
                         {row.attempt, job.number, row.index}));
     job.next_index = std::max(job.next_index, row.index + 1);
@@ -254,13 +264,13 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& j
 
 absl::StatusOr<int64_t> SqliteWriter::Publish(const std::vector<FinishedRow>& rows,
                                               int64_t now_us) {
-  std::map<std::string, std::vector<const FinishedRow*>> by_job;
+  std::map<std::pair<std::string, std::string>, std::vector<const FinishedRow*>> by_job;
   for (const FinishedRow& row : rows) {
-    by_job[row.job_id].push_back(&row);
+    by_job[{row.job_id, row.job_uid}].push_back(&row);
   }
   int64_t dropped = 0;
-  for (const auto& [job_id, finished] : by_job) {
-    absl::StatusOr<JobRow> job = reader_.FindJob(job_id);
+  for (const auto& [meant, finished] : by_job) {
+    absl::StatusOr<JobRow> job = FindMeant(meant.first, meant.second);
     if (absl::IsNotFound(job.status())) {
       dropped += static_cast<int64_t>(finished.size());
       continue;
@@ -308,7 +318,7 @@ absl::Status SqliteWriter::InsertResult(const JobRow& job, int64_t index, const 
 
 absl::Status SqliteWriter::SaveProgress(const std::vector<RowProgress>& rows) {
   for (const RowProgress& row : rows) {
-    const absl::StatusOr<JobRow> job = reader_.FindJob(row.job_id);
+    const absl::StatusOr<JobRow> job = FindMeant(row.job_id, row.job_uid);
     if (absl::IsNotFound(job.status())) {
       continue;
     }
@@ -341,7 +351,7 @@ absl::Status SqliteWriter::SaveReports(const std::vector<JobReport>& reports) {
 
 absl::Status SqliteWriter::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   for (const RowProgress& row : rows) {
-    absl::StatusOr<JobRow> job = reader_.FindJob(row.job_id);
+    absl::StatusOr<JobRow> job = FindMeant(row.job_id, row.job_uid);
     if (absl::IsNotFound(job.status())) {
       continue;
     }

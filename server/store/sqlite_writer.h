@@ -51,6 +51,8 @@ class SqliteWriter {
   // Numbers of rows that the statement changed.
   absl::StatusOr<int64_t> RunAndCount(const std::string& sql,
                                       std::initializer_list<int64_t> parameters);
+  // NOT_FOUND also when the id is another job's than the one of this uid.
+  absl::StatusOr<JobRow> FindMeant(const std::string& job_id, const std::string& job_uid);
   absl::Status Hide(const JobRow& job);
   absl::Status InsertResult(const JobRow& job, int64_t index, const std::string& body);
   absl::StatusOr<bool> PublishRow(JobRow& job, const FinishedRow& row);

@@ -218,6 +218,13 @@ absl::StatusOr<MemoryJob*> MemoryJobStore::FindToChange(const std::string& job_i
   return Find(job_id, /*visible=*/false);
 }
 
+absl::StatusOr<MemoryJob*> MemoryJobStore::FindMeant(const std::string& job_id,
+                                                     const std::string& job_uid) {
+  ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
+  return job_uid.empty() || job_uid == job->record.uid ? absl::StatusOr<MemoryJob*>(job)
+                                                       : NoSuchJob(job_id);
+}
+
 absl::Status MemoryJobStore::InsertJob(const JobRecord& job) {
   const bool taken = std::any_of(disk_.jobs.begin(), disk_.jobs.end(), [&](const auto& entry) {
     const JobRecord& other = entry.second.record;
@@ -306,7 +313,7 @@ absl::StatusOr<MemoryJob*> MemoryJobStore::FindVisibleToChange(const std::string
 }
 
 absl::Status MemoryJobStore::SaveChecked(const CheckedRows& rows) {
-  const absl::StatusOr<MemoryJob*> job = FindToChange(rows.job_id);
+  const absl::StatusOr<MemoryJob*> job = FindMeant(rows.job_id, rows.job_uid);
   if (!job.ok() || rows.end_index <= (*job)->record.checked) {
     return absl::OkStatus();
   }
@@ -357,6 +364,7 @@ absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::Claim(const std::string&
     MemoryRow& row = job->rows[static_cast<size_t>(claimed.index)];
     row.state = RowState::kRunning;
     claimed.attempt = ++row.attempt;
+    claimed.job_uid = record.uid;
   }
   if (!rows.empty() && record.state != JobState::kRunning) {
     record.state = JobState::kRunning;
@@ -370,7 +378,7 @@ absl::StatusOr<int64_t> MemoryJobStore::Publish(const std::vector<FinishedRow>& 
                                                 int64_t now_us) {
   int64_t dropped = 0;
   for (const FinishedRow& finished : rows) {
-    const absl::StatusOr<MemoryJob*> job = FindToChange(finished.job_id);
+    const absl::StatusOr<MemoryJob*> job = FindMeant(finished.job_id, finished.job_uid);
     if (!job.ok()) {
       ++dropped;
       continue;
@@ -392,7 +400,7 @@ absl::StatusOr<int64_t> MemoryJobStore::Publish(const std::vector<FinishedRow>& 
 
 absl::Status MemoryJobStore::SaveProgress(const std::vector<RowProgress>& rows) {
   for (const RowProgress& progress : rows) {
-    const absl::StatusOr<MemoryJob*> job = FindToChange(progress.job_id);
+    const absl::StatusOr<MemoryJob*> job = FindMeant(progress.job_id, progress.job_uid);
     if (!job.ok()) {
       continue;
     }
@@ -416,7 +424,7 @@ absl::Status MemoryJobStore::SaveReports(const std::vector<JobReport>& reports) 
 
 absl::Status MemoryJobStore::Unclaim(const std::vector<RowProgress>& rows, bool count_attempt) {
   for (const RowProgress& returned : rows) {
-    const absl::StatusOr<MemoryJob*> job = FindToChange(returned.job_id);
+    const absl::StatusOr<MemoryJob*> job = FindMeant(returned.job_id, returned.job_uid);
     if (!job.ok()) {
       continue;
     }

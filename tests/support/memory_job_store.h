@@ -106,6 +106,7 @@ class MemoryJobStore : public JobStore {
   // nullptr when there is none. `visible`: not in kReceiving.
   MemoryJob* Find(const std::string& job_id, bool visible);
   absl::StatusOr<MemoryJob*> FindToChange(const std::string& job_id);
+  absl::StatusOr<MemoryJob*> FindMeant(const std::string& job_id, const std::string& job_uid);
   // FindToChange of a job that is not in kReceiving.
   absl::StatusOr<MemoryJob*> FindVisibleToChange(const std::string& job_id);
   std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t end_index, int64_t limit);

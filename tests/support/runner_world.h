@@ -91,7 +91,7 @@ class RunnerWorld {
               const v1::JobSpec& spec = {}, const std::string& model = "llama") {
     JobRecord job;
     job.id = job_id;
-    job.uid = "uid-" + job_id;
+    job.uid = absl::StrCat("uid-", job_id, "-", last_create_time_us_ + 1);
     job.model = model;
     job.priority = spec.priority() == 0 ? 2 : spec.priority();
     job.spec = spec.SerializeAsString();

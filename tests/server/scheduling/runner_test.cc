@@ -263,6 +263,17 @@ TEST_P(RunnerTest, ADeletedJobLeavesTheEngineAndTheNextOneRuns) {
   ExpectCompletions("next", MakeRows(20), Spec(6));
 }
 
+TEST_P(RunnerTest, AJobWithTheNameOfADeletedOneGetsItsOwnResults) {
+  StartHeldJob("job", MakeRows(40), Spec(60));
+  world_.Write("job", [](JobStore& store) { return store.DeleteJob("job"); });
+  world_.Submit("job", MakeRows(20), Spec(6, /*seed=*/2));
+  world_.control.ReleaseSweeps();
+  const JobRecord job = world_.WaitForEnd("job");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.counts.succeeded, 20);
+  ExpectCompletions("job", MakeRows(20), Spec(6, /*seed=*/2));
+}
+
 TEST_P(RunnerTest, AShortJobIsNotStuckBehindALongOne) {
   StartHeldJob("week", MakeRows(400, ", \"ignore_eos\": true"), Spec(50));
   world_.control.AllowSweeps(10);

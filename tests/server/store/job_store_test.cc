@@ -605,6 +605,35 @@ TEST_P(JobStoreTest, ADeletedJobIsGoneAtOnceAndItsNamesAreFree) {
   EXPECT_EQ(Job("a").counts.total, 1);
 }
 
+TEST_P(JobStoreTest, WhatIsMeantForADeletedJobMissesTheOneThatHasItsNameNow) {
+  AddJob("a", 2);
+  const std::vector<ClaimedRow> old = Claim("a", 2);
+  ASSERT_EQ(old[0].job_uid, "uid-a");
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("a"); }));
+  JobRecord anew = MakeJob("a");
+  anew.uid = "uid-a-anew";
+  AddUncheckedJob(anew, MakeRows(2));
+  SaveChecked({.job_id = "a", .job_uid = "uid-a", .end_index = 2});
+  EXPECT_EQ(Job("a").checked, 0);
+  SaveChecked({.job_id = "a", .job_uid = "uid-a-anew", .end_index = 2});
+  ASSERT_EQ(Claim("a", 2)[0].job_uid, "uid-a-anew");
+  FinishedRow finished = Finished("a", 0);
+  finished.job_uid = "uid-a";
+  EXPECT_EQ(Publish({finished}), 1) << "dropped";
+  const RowProgress progress = {
+      .job_id = "a", .job_uid = "uid-a", .index = 1, .progress = "of the deleted one"};
+  ASSERT_OK(Apply([&](JobStore& store) { return store.SaveProgress({progress}); }));
+  ASSERT_OK(Apply([&](JobStore& store) { return store.Unclaim({progress}, false); }));
+  EXPECT_EQ(Job("a").counts.running, 2);
+  finished.job_uid = "uid-a-anew";
+  EXPECT_EQ(Publish({finished}), 0);
+  RowProgress back = progress;
+  back.job_uid = "uid-a-anew";
+  back.progress.clear();
+  ASSERT_OK(Apply([&](JobStore& store) { return store.Unclaim({back}, false); }));
+  EXPECT_EQ(Claim("a", 1)[0].progress, "");
+}
+
 TEST_P(JobStoreTest, PurgingFreesDeletedJobsPieceByPieceAndTouchesNoOther) {
   AddJob("a", 25);
   AddJob("b", 3);
