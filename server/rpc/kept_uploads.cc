@@ -95,6 +95,10 @@ absl::StatusOr<std::unique_ptr<Upload>> KeptUploads::Begin(const std::string& re
 }
 
 int64_t KeptUploads::Return(const std::string& request_id, std::unique_ptr<Upload> upload) {
+  if (upload->has_moved()) {
+    Forget(request_id, std::move(upload));
+    return 0;
+  }
   if (const absl::Status synced = upload->Sync(); !synced.ok()) {
     LOG(WARNING) << "upload_not_synced error=\"" << synced.message() << "\"";
   }

@@ -43,7 +43,8 @@ class KeptUploads {
   // (UPLOAD_OFFSET_MISMATCH: nothing is kept, or not so much), RESOURCE_EXHAUSTED (disk full).
   absl::StatusOr<std::unique_ptr<Upload>> Begin(const std::string& request_id,
                                                 int64_t resume_offset);
-  // Keeps what is durable of it, and makes what it has durable. How much that is.
+  // Keeps what is durable of it, and makes what it has durable. How much that is: none of one that
+  // was published for a job that did not come to be.
   int64_t Return(const std::string& request_id, std::unique_ptr<Upload> upload);
   // The upload became a job, or is of no use: removes what is left of it.
   void Forget(const std::string& request_id, std::unique_ptr<Upload> upload);

@@ -146,6 +146,7 @@ absl::Status Upload::Publish(const std::string& directory, const std::string& na
     return FileError(absl::StrCat("rename upload ", path_, " to ", target));
   }
   path_.clear();
+  has_moved_ = true;
   Failpoint("input_renamed");
   RETURN_IF_ERROR(SyncDirectory(directory));
   Failpoint("directory_synced");

@@ -49,6 +49,8 @@ class Upload {
   void Discard();
 
   int fd() const { return fd_; }
+  // By Publish.
+  bool has_moved() const { return has_moved_; }
   int64_t committed_bytes() const { return committed_bytes_; }
   int64_t durable_bytes() const { return durable_bytes_; }
   // 32 bytes, after Finish.
@@ -65,6 +67,7 @@ class Upload {
   const std::string kept_name_;  // empty: not kept
   std::string path_;             // empty after Publish and Discard
   const int fd_;
+  bool has_moved_ = false;
   int64_t committed_bytes_ = 0;
   int64_t durable_bytes_ = 0;
   Sha256 digest_;

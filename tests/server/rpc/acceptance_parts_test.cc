@@ -1,4 +1,4 @@
-// What acceptance is made of: specs, page tokens and the pass over an input.
+// What acceptance is made of: specs, page tokens, kept uploads and the pass over an input.
 #include <cmath>
 #include <span>
 #include <string>
@@ -14,7 +14,9 @@
 #include "kernels/base/checksum.h"
 #include "server/rpc/input_scan.h"
 #include "server/rpc/job_spec.h"
+#include "server/rpc/kept_uploads.h"
 #include "server/rpc/page_token.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -93,6 +95,23 @@ TEST(PageTokenTest, RefusesEveryChangedByte) {
   EXPECT_FALSE(tokens.Read("other list", token).ok());
   EXPECT_FALSE(PageTokens().Read("list", token).ok());
   EXPECT_FALSE(tokens.Read("list", "").ok());
+}
+
+TEST(KeptUploadsTest, AnUploadWhoseFileMovedIsKeptNoMore) {
+  const TemporaryFolder uploads_folder;
+  const TemporaryFolder jobs_folder;
+  FakeClock clock;
+  KeptUploads uploads({.directory = uploads_folder.path()}, clock);
+  const std::string id = "0198c0de-0000-7000-8000-0000000000aa";
+  auto upload = uploads.Begin(id, 0);
+  ASSERT_OK(upload);
+  ASSERT_OK((*upload)->Append("a row\n"));
+  ASSERT_OK((*upload)->Sync());
+  uploads.Advance(id, (*upload)->durable_bytes());
+  ASSERT_OK((*upload)->Publish(jobs_folder.path(), "job"));
+  EXPECT_EQ(uploads.Return(id, *std::move(upload)), 0);
+  EXPECT_FALSE(uploads.Find(id).has_value());
+  EXPECT_OK(uploads.Begin(id, 0));
 }
 
 class InputScanTest : public ::testing::Test {
