@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -131,6 +132,7 @@ class Daemon:
         self._command = [*prefix, executable, "--listen", self.address, "--state-dir",
                          self.folder / "state", *options]
         self._process = None
+        self._ended = None  # a descriptor that is readable when the process has ended
         self._notify = None
         self._log_start = 0
 
@@ -150,16 +152,13 @@ class Daemon:
             self._process = subprocess.Popen(
                 [str(part) for part in self._command], env=environment, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log)
+        self._ended = os.pidfd_open(self._process.pid)
 
     def wait_ready(self):
         """Waits for READY=1 of the systemd protocol; a daemon that ends instead is an error."""
-        self._notify.settimeout(0.2)
-        for _ in range(LIMIT_S * 5):
-            with contextlib.suppress(TimeoutError):
-                if b"READY=1" in self._notify.recv(4096):
-                    return
-            if self._process.poll() is not None:
-                break
+        while self._notify in select.select([self._notify, self._ended], [], [], LIMIT_S)[0]:
+            if b"READY=1" in self._notify.recv(4096):
+                return
         raise AssertionError(f"daemon not ready, exit code {self._process.poll()}:\n{self.tail()}")
 
     def start(self):
@@ -169,17 +168,22 @@ class Daemon:
 
     def wait(self, limit_s=LIMIT_S):
         """Waits for the process to end; returns its exit code."""
-        code = self._process.wait(timeout=limit_s)
-        self._notify.close()
-        return code
+        if not self.died_within(limit_s):
+            raise AssertionError(f"the daemon has not ended in {limit_s} s:\n{self.tail()}")
+        if self._ended is not None:
+            self._notify.close()
+            os.close(self._ended)
+            self._ended = None
+        return self._process.wait()
 
     def died_within(self, seconds):
         """Whether the process ends in that time."""
-        try:
-            self._process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        ended = self._ended
+        if ended is None:
+            return True
+        poller = select.poll()
+        poller.register(ended, select.POLLIN)
+        return bool(poller.poll(1000 * seconds))
 
     def kill(self):
         self._process.kill()
