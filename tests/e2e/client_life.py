@@ -7,7 +7,8 @@ import threading
 
 from e2e_lib import FAKE_NIGHTSHIFTD, EndToEndTest, read_rows, run_client, write_rows
 
-NOT_FOUND = 6  # exit codes of the client
+FAULT = 1  # exit codes of the client
+NOT_FOUND = 6
 STOPPED = 5
 DISK_FULL = 10
 UNAVAILABLE = 8
@@ -23,8 +24,11 @@ def make_rows(count):
 class Client:
     """One client's way through the API, on a thread, with what it was told."""
 
-    def __init__(self, test, server, name):
+    def __init__(self, test, server, name, source=None, faults=0):
+        """`source`: the test's own unless it is given; `faults`: so many calls may fail for a fault
+        that was made, and are made again."""
         self.test, self.server, self.name = test, server, name
+        self.source, self.faults = source or test.source, faults
         self.log = []
         self.thread = threading.Thread(target=self.live, daemon=True)
         self.thread.start()
@@ -34,9 +38,12 @@ class Client:
         while True:
             done = run_client(*arguments, address=self.server.address, limit_s=120)
             self.log.append((arguments, done.returncode, done.stdout[:60], done.stderr))
-            if done.returncode != UNAVAILABLE:
+            if done.returncode == FAULT and self.faults > 0:
+                self.faults -= 1
+            elif done.returncode != UNAVAILABLE:
                 return done
-            run_client("health", "--wait", address=self.server.address)
+            else:
+                run_client("health", "--wait", address=self.server.address)
 
     def said(self):
         return json.dumps([str(entry) for entry in self.log], indent=1)
@@ -46,7 +53,7 @@ class Life(Client):
     """Runs a job, stops another, lets a third expire and deletes a fourth."""
 
     def live(self):
-        source = self.test.source
+        source = self.source
         self.target = self.test.folder / f"{self.name}.results.jsonl"
         never = ["--not-before", "2099-01-01T00:00:00Z"]
         late = self.call("submit", source, "--run-key", f"{self.name} late", *never,
@@ -67,7 +74,7 @@ class ShortLife(Client):
     """Runs a job, and stops another and deletes it; what the daemon refuses is asked for again."""
 
     def live(self):
-        source = self.test.source
+        source = self.source
         self.target = self.test.folder / f"{self.name}.results.jsonl"
         self.ran = self.ask("run", source, "-o", self.target, "--run-key", self.name, fine=(0, 3))
         self.stopped = self.ask("submit", source, "--run-key", f"{self.name} stopped",
@@ -91,14 +98,36 @@ class ShortLife(Client):
         return done
 
 
+class Changes(Client):
+    """A job that is paused, resumed and cancelled while it runs, and that may run out of time."""
+
+    def __init__(self, test, server, name, chance):
+        self.window = chance.choice(
+            [[], ["--completion-window", f"{chance.uniform(0.01, 0.6):.3f}"]])
+        self.steps = [(chance.uniform(0, 0.2), chance.choice(["pause", "resume", "resume", "cancel"]))
+                      for _ in range(chance.randint(0, 4))]
+        super().__init__(test, server, name)
+
+    def live(self):
+        job = self.call("submit", self.source, "--run-key", self.name, *self.window).stdout.strip()
+        pause = threading.Event()
+        for seconds, verb in self.steps:
+            pause.wait(seconds)
+            self.call(verb, job)  # refused when the job has ended
+        self.call("resume", job)
+        self.waited = self.call("wait", job)
+        self.status = self.call("status", job, "--json")
+        self.fetched = self.call("results", job)
+
+
 class LifeTest(EndToEndTest):
     """A daemon with a fake engine, whose output is a pure function of prompt and seed."""
 
     num_rows = 40
 
-    def make_server(self, *options, ballast="64KiB"):
-        return self.daemon("--max-block-requests", "8", "--disk-reserve", "0", "--disk-ballast",
-                           ballast, *options, executable=FAKE_NIGHTSHIFTD)
+    def make_server(self, *options, block=8, ballast="64KiB", name="daemon"):
+        return self.daemon("--max-block-requests", block, "--disk-reserve", "0", "--disk-ballast",
+                           ballast, *options, name=name, executable=FAKE_NIGHTSHIFTD)
 
     def start_calm(self):
         """Makes the daemon and what its jobs say when nobody disturbs it."""
@@ -155,6 +184,28 @@ class LifeTest(EndToEndTest):
         self.assertEqual(life.deleted.returncode, 0, said)
         status = run_client("status", life.stopped, address=self.server.address)
         self.assertEqual(status.returncode, NOT_FOUND, status.stderr)
+
+    def check_changes(self, life):
+        """A line of output or of error for each row, as the job's counts say; returns its state."""
+        life.thread.join(timeout=120)
+        self.assertFalse(life.thread.is_alive(), life.said() + self.server.tail())
+        said = life.said()
+        job = json.loads(life.status.stdout)
+        counts = job["counts"]
+        ended = {"succeeded": (0, None), "cancelled": (STOPPED, "batch_cancelled"),
+                 "expired": (STOPPED, "batch_expired")}
+        self.assertIn(job["state"], ended, said)
+        code, reason = ended[job["state"]]
+        self.assertEqual(life.waited.returncode, code, said)
+        lines = [json.loads(line) for line in life.fetched.stdout.splitlines()]
+        self.assertEqual(sorted(row["id"] for row in lines), sorted(self.expected), said)
+        outputs = {row["id"]: row["text"] for row in lines if "error" not in row}
+        errors = [row["error"]["code"] for row in lines if "error" in row]
+        self.assertEqual(outputs, {name: self.expected[name] for name in outputs}, said)
+        self.assertEqual(len(outputs), counts["succeeded"], said)
+        self.assertEqual(len(errors), counts["cancelled"] + counts["expired"], said)
+        self.assertEqual(set(errors) - {reason}, set(), said)
+        return f"{job['state']}, {'in part' if outputs and errors else 'as a whole'}"
 
     def check_counts(self):
         """Of every job, whatever its state: outcomes add up to its rows, and when it has ended there
