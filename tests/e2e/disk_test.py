@@ -143,7 +143,7 @@ class DiskTest(LifeTest):
             fault = f"{self.chance.randint(1, 400)} EIO" if number % 4 == 3 else "0 EIO"
             self.launch_faulty(fault, log)
             if not lives or not lives[-1].thread.is_alive():
-                lives.append(Life(self, self.server, f"power {number}"))
+                lives.append(Life(self, self.server, f"power {number}", faults=4))
             if number % 5 != 4:  # else it may stop while it starts
                 with contextlib.suppress(AssertionError):
                     self.server.wait_ready()
