@@ -56,7 +56,7 @@ class DiskTest(LifeTest):
         self.server.launch(variables)
 
     def counts(self):
-        """Calls of the daemon that was launched last, and how many of them failed."""
+        """Calls of the daemon that was launched last, and which of them failed, 0 for none."""
         return struct.unpack("qq", (self.folder / "counts").read_bytes())
 
     # --- the k-th call fails ---
@@ -92,8 +92,9 @@ class DiskTest(LifeTest):
             hit = self.run_with_fault(f"{at} {error}")
             missed = missed + 1 if hit == "not reached" else 0
             yield hit
-            if at % 50 == 0:
+            if len(self.lives) == 50:
                 self.check_lives()
+            at = max(at, self.counts()[1])
 
     def run_with_fault(self, at):
         """One start of the daemon, in which one call fails; returns what became of it."""
@@ -123,7 +124,7 @@ class DiskTest(LifeTest):
         """The daemon has ended by itself with an error that it told, on a fault that was made."""
         code = self.server.wait()
         self.assertGreater(code, 0, at + self.server.tail())
-        self.assertEqual(self.counts()[1], 1, at + self.server.tail())
+        self.assertGreater(self.counts()[1], 0, at + self.server.tail())
         self.assertIn(what, self.server.tail(), at)
 
     def check_lives(self):

@@ -2,9 +2,9 @@
 // front of every call that changes or opens a file below $DISK_FAULTS_FOLDER, SQLite's among them.
 // It leaves other folders and other processes (the engine, tools) alone.
 //
-//   $DISK_FAULTS_COUNTS  a file of two 64-bit numbers: calls so far, and how many of them failed
-//   $DISK_FAULTS_AT      "17 EIO": the 17th call ends so. EIO, ENOSPC; EINTR (a write alone);
-//                        short (a write of half the bytes; other calls end with ENOSPC)
+//   $DISK_FAULTS_COUNTS  a file of two 64-bit numbers: calls so far, and which of them failed (0: none)
+//   $DISK_FAULTS_AT      "17 EIO": the 17th call ends so. EIO, ENOSPC; EINTR (the first write from
+//                        there on); short (a write of half the bytes; other calls end with ENOSPC)
 //   $DISK_FAULTS_LOG     gets a record of each change and each sync, in their order, from which
 //                        tests/e2e/power_loss.py makes what a machine that stops would find
 //
@@ -54,7 +54,7 @@ struct Record {
 
 struct Counts {
   std::atomic<int64_t> calls;
-  std::atomic<int64_t> failed;
+  std::atomic<int64_t> failed;  // the call's number
 };
 
 struct Fault {
@@ -296,16 +296,18 @@ class Disk {
 
   // Counts a call; sets errno when it is the one that fails, to 0 for a write that is only short.
   bool Fails(const char* call, const char* path, bool can_be_short = false) {
-    if (counts_ == nullptr || ++counts_->calls != fault_.at) {
+    if (counts_ == nullptr) {
       return false;
     }
+    const int64_t number = ++counts_->calls;
     const bool is_write = std::strcmp(call, "write") == 0;
-    if (fault_.error == EINTR && !is_write) {
+    const bool may_fail = fault_.at > 0 && number >= fault_.at && counts_->failed == 0;
+    if (!may_fail || (fault_.error == EINTR && !is_write)) {
       return false;
     }
-    ++counts_->failed;
+    counts_->failed = number;
     dprintf(STDERR_FILENO, "disk_fault call=%s number=%" PRId64 " path=%s error=%s\n", call,
-            fault_.at, path, fault_.is_short ? "short" : strerror(fault_.error));
+            number, path, fault_.is_short ? "short" : strerror(fault_.error));
     errno = fault_.is_short && can_be_short ? 0 : fault_.error;
     return true;
   }
