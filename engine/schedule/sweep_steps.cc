@@ -129,6 +129,10 @@ std::vector<Step> SweepSteps::Next(const SweepShape& sweep) {
   CHECK_EQ(sweep.experts_together.size(), static_cast<size_t>(shape_.num_layers));
   uses_.clear();
   slot_order_.clear();
+  slot_histories_.assign(shape_.num_slots, {});
+  for (size_t slot = 0; slot < shape_.num_slots; ++slot) {
+    slot_histories_[slot].next_turn = slot;
+  }
   due_ = 0;
   in_parts_ = std::any_of(sweep.batches.begin(), sweep.batches.end(), AttendsOnHost);
   const std::vector<Call> calls = ListCalls(sweep);
@@ -195,14 +199,22 @@ int64_t SweepSteps::LastInSlot(const UseSteps& use, int64_t UseSteps::*step) {
   if (!use.turn.has_value()) {
     return kNone;
   }
-  for (size_t turn = *use.turn; turn >= shape_.num_slots;) {
-    turn -= shape_.num_slots;
-    const int64_t id = uses_[slot_order_[turn]].*step;
-    if (id != kNone) {
-      return id;
+  SlotHistory& history = slot_histories_[*use.turn % shape_.num_slots];
+  CHECK_LE(history.next_turn, *use.turn);
+  for (; history.next_turn < *use.turn; history.next_turn += shape_.num_slots) {
+    const UseSteps& owner = uses_[slot_order_[history.next_turn]];
+    CHECK(owner.is_stored);
+    for (int64_t UseSteps::*const listed :
+         {&UseSteps::read_kv, &UseSteps::upload_kv, &UseSteps::activations_in,
+          &UseSteps::inputs_end, &UseSteps::mixed_in, &UseSteps::attended, &UseSteps::compute_end,
+          &UseSteps::download_kv, &UseSteps::write_kv, &UseSteps::download_activations,
+          &UseSteps::write_activations}) {
+      if (owner.*listed != kNone) {
+        history.last.*listed = owner.*listed;
+      }
     }
   }
-  return kNone;
+  return history.last.*step;
 }
 
 void SweepSteps::ListLoads(const SweepShape& sweep, const Call& call) {

@@ -195,8 +195,8 @@ class SweepSteps {
   UseSteps& UseOf(const Call& call) { return uses_[{call.layer, call.batch}]; }
   // The slot's owner before has listed all its steps.
   bool SlotIsFree(const UseSteps& use);
-  // The last step of one kind that an owner of the slot before this one has listed. Those before it
-  // are waited for through it.
+  // The last step of one kind that an owner of the slot before this one has listed; all of those
+  // are stored. Steps before it are waited for through it.
   int64_t LastInSlot(const UseSteps& use, int64_t UseSteps::*step);
 
   const StreamShape shape_;
@@ -217,6 +217,12 @@ class SweepSteps {
   std::vector<Step> steps_;
   std::map<Use, UseSteps> uses_;
   std::vector<Use> slot_order_;  // uses that take a slot
+  // By slot: the last step of each kind of its owners before `next_turn`.
+  struct SlotHistory {
+    size_t next_turn = 0;
+    UseSteps last;
+  };
+  std::vector<SlotHistory> slot_histories_;
 };
 
 }  // namespace nightshift
