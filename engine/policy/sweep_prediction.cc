@@ -9,6 +9,14 @@
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
+namespace {
+
+// Sweeps that ask the same of every lane to within so much take as long for it.
+constexpr double kSame = 0.05;
+// Kinds of sweeps that are kept.
+constexpr size_t kMostKinds = 4096;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SweepPredictor>> SweepPredictor::Create(
     const PackManifest& manifest, const std::string& name, const EngineOptions& options,
@@ -29,14 +37,14 @@ SweepPredictor::SweepPredictor(const PackManifest& manifest, const EngineOptions
       hardware_(std::move(hardware)),
       plan_(std::move(plan)),
       rates_(hardware_, options.compute_type),
-      // No shards are joined: nothing here is run step by step.
-      work_(WorkOf(manifest, plan_.weights, options.compute_type, SIZE_MAX, 0)),
+      work_(WorkOfPlan(manifest, plan_, options.compute_type)),
       costs_({.config = config_,
               .work = work_,
               .kv = KvLayoutOf(config_, options.compute_type),
               .unified_memory = options.tiers.unified_memory(),
               .compute_seconds_per_read_byte = 0.0},
-             rates_) {}
+             rates_),
+      timing_(plan_, costs_) {}
 
 double SweepPredictor::HostShare() const {
   const KvPages& pages = plan_.kv_pages;
@@ -45,12 +53,13 @@ double SweepPredictor::HostShare() const {
              : 0.0;
 }
 
-LaneSeconds SweepPredictor::Future(std::span<const ComputedSpan> spans,
-                                   int64_t sampled_tokens) const {
+SweepLoad SweepPredictor::LoadOf(std::span<const ComputedSpan> spans,
+                                 int64_t sampled_tokens) const {
   SweepLoad load;
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     load.shape.slides.push_back(IsSliding(config_, layer));
-    load.shape.experts_together.push_back(false);
+    load.shape.experts_together.push_back(HasExperts(config_, layer) &&
+                                          plan_.executor.activations.all_on_device());
   }
   int64_t batch = -1;
   for (const ComputedSpan& span : spans) {
@@ -71,12 +80,89 @@ LaneSeconds SweepPredictor::Future(std::span<const ComputedSpan> spans,
   }
   load.shape.batches.resize(load.batches.size());
   load.sampled_rows = static_cast<double>(sampled_tokens);
-  return load.batches.empty() ? LaneSeconds{} : costs_.SecondsOf(load);
+  return load;
 }
 
-LaneSeconds SweepPredictor::Past(std::span<const ComputedSpan> spans, int64_t sampled_tokens,
-                                 std::span<const StepTimes> steps) const {
-  LaneSeconds seconds = Future(spans, sampled_tokens);
+void SweepPredictor::AddMoves(std::span<const StepTimes> steps, SweepLoad& load) const {
+  for (const StepTimes& step : steps) {
+    const bool is_of_batch = step.batch >= 0 && step.layer >= 0 &&
+                             step.batch < static_cast<int64_t>(load.batches.size()) &&
+                             step.layer < config_.num_layers;
+    if (!is_of_batch) {
+      continue;
+    }
+    BatchShape& batch = load.shape.batches[static_cast<size_t>(step.batch)];
+    KvMoves& kv = batch.kv[IsSliding(config_, step.layer) ? 1 : 0];
+    const auto take = [&](int64_t& bytes) { bytes = std::max(bytes, step.bytes); };
+    switch (step.kind) {
+      case StepKind::kReadKv:
+        take(kv.read_bytes);
+        break;
+      case StepKind::kUploadKv:
+        take(kv.upload_bytes);
+        break;
+      case StepKind::kDownloadKv:
+        take(kv.download_bytes);
+        break;
+      case StepKind::kWriteKv:
+        take(kv.write_bytes);
+        break;
+      case StepKind::kReadActivations:
+      case StepKind::kWriteActivations:
+        batch.activations = Tier::kDisk;
+        take(batch.activation_bytes);
+        break;
+      case StepKind::kUploadActivations:
+      case StepKind::kDownloadActivations:
+        batch.activations = std::max(batch.activations, Tier::kHost);
+        take(batch.activation_bytes);
+        break;
+      case StepKind::kDownloadQueries:
+        take(batch.query_bytes);
+        break;
+      case StepKind::kUploadMixed:
+        take(batch.mixed_bytes);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+double SweepPredictor::Stretch(const SweepLoad& load) {
+  const LaneSeconds lanes = costs_.SecondsOf(load);
+  const double bound = Bound(lanes);
+  if (bound <= 0.0) {
+    return 1.0;
+  }
+  if (stretches_.size() >= kMostKinds) {
+    stretches_.clear();
+  }
+  const auto [known, is_new] =
+      stretches_.try_emplace(KindOf(lanes, bound, load.batches.size(), kSame), 1.0);
+  if (is_new) {
+    const absl::StatusOr<double> seconds = timing_.Seconds(load);
+    known->second = seconds.ok() ? std::max(1.0, *seconds / bound) : 1.0;
+  }
+  return known->second;
+}
+
+PredictedSweep SweepPredictor::Future(std::span<const ComputedSpan> spans, int64_t sampled_tokens) {
+  const SweepLoad load = LoadOf(spans, sampled_tokens);
+  return load.batches.empty()
+             ? PredictedSweep{}
+             : PredictedSweep{.lanes = costs_.SecondsOf(load), .stretch = Stretch(load)};
+}
+
+PredictedSweep SweepPredictor::Past(std::span<const ComputedSpan> spans, int64_t sampled_tokens,
+                                    std::span<const StepTimes> steps) {
+  SweepLoad load = LoadOf(spans, sampled_tokens);
+  AddMoves(steps, load);
+  PredictedSweep sweep;
+  if (!load.batches.empty()) {
+    sweep = {.lanes = costs_.SecondsOf(load), .stretch = Stretch(load)};
+  }
+  LaneSeconds& seconds = sweep.lanes;
   for (const LaneId lane : {LaneId::kRead, LaneId::kUpload, LaneId::kDownload, LaneId::kWrite}) {
     seconds[static_cast<size_t>(lane)] = 0.0;
   }
@@ -85,7 +171,7 @@ LaneSeconds SweepPredictor::Past(std::span<const ComputedSpan> spans, int64_t sa
       seconds[static_cast<size_t>(step.lane)] += TransferSeconds(step);
     }
   }
-  return seconds;
+  return sweep;
 }
 
 double SweepPredictor::TransferSeconds(const StepTimes& step) const {

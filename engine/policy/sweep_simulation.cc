@@ -12,22 +12,19 @@
 #include "engine/model/forward.h"
 #include "engine/policy/model_work.h"
 #include "engine/policy/request_flow.h"
+#include "engine/policy/sweep_timing.h"
 #include "engine/policy/work_rates.h"
-#include "engine/schedule/virtual_lanes.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
 
-constexpr size_t kMostStreamed = 8192;
 constexpr int64_t kBlocks = 4;
 constexpr size_t kMostClasses = 64;
 // Visits of a held request by a sweep: what running a job through is bounded by, to about a second.
 constexpr double kMostVisits = 3e6;
 // Steps that are run, of all kinds of sweeps together.
 constexpr double kMostSteps = 1.5e6;
-constexpr int kRunsOfSweep = 3;
-constexpr double kNanos = 1e9;
 
 // A sweep of the job.
 struct JobSweep {
@@ -48,9 +45,9 @@ class Simulation {
         config_(machine.manifest.config),
         layers_(config_),
         rates_(machine.hardware, options.compute_type),
-        work_(WorkOf(machine.manifest, plan_.weights, options.compute_type, kMostStreamed,
-                     JoinedBytes())),
-        costs_(CostModelOf(machine), rates_) {}
+        work_(WorkOfPlan(machine.manifest, plan_, options.compute_type)),
+        costs_(CostModelOf(machine), rates_),
+        timing_(plan_, costs_) {}
 
   absl::StatusOr<SimulatedRun> Run() {
     RETURN_IF_ERROR(RunFlow());
@@ -67,12 +64,6 @@ class Simulation {
             .kv = kv,
             .unified_memory = options_.tiers.unified_memory(),
             .compute_seconds_per_read_byte = 0.0};
-  }
-
-  // A ring keeps several transfers apart.
-  int64_t JoinedBytes() const {
-    const int64_t device = plan_.device_ring_bytes;
-    return (device == 0 ? plan_.host_ring_bytes : std::min(plan_.host_ring_bytes, device)) / 4;
   }
 
   // Requests that the pages hold together, at most.
@@ -124,39 +115,18 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  // What a sweep asks of the lanes, in steps of `share`.
-  using Kind = std::array<int64_t, kNumLanes + 1>;
-  static Kind KindOf(const JobSweep& sweep, double share) {
-    Kind kind = {};
-    kind[kNumLanes] = static_cast<int64_t>(sweep.load.batches.size());
-    for (size_t i = 0; i < kNumLanes; ++i) {
-      // Lanes that work for less than a hundredth of the sweep hold nothing up.
-      const double seconds = sweep.lanes[i];
-      kind[i] = seconds <= 0.01 * sweep.bound
-                    ? INT64_MIN
-                    : static_cast<int64_t>(std::floor(std::log(seconds) / std::log1p(share)));
-    }
-    return kind;
-  }
-
-  double StepsOf(const JobSweep& sweep) const {
-    const double batches = static_cast<double>(sweep.load.batches.size());
-    return static_cast<double>(work_.shards.size()) * (2.0 + batches) +
-           static_cast<double>(config_.num_layers) * batches * 8.0;
-  }
-
   absl::Status TimeSweeps() {
     double steps = 1.0;
     for (const JobSweep& sweep : sweeps_) {
-      steps = std::max(steps, StepsOf(sweep));
+      steps = std::max(steps, timing_.NumSteps(sweep.load));
     }
-    const size_t most_kinds =
-        std::max<size_t>(4, static_cast<size_t>(kMostSteps / (kRunsOfSweep * steps)));
-    std::map<Kind, std::vector<size_t>> kinds;
+    const size_t most_kinds = std::max<size_t>(4, static_cast<size_t>(kMostSteps / steps));
+    std::map<SweepKind, std::vector<size_t>> kinds;
     for (double share = 0.02; kinds.empty() || kinds.size() > most_kinds; share *= 1.5) {
       kinds.clear();
       for (size_t i = 0; i < sweeps_.size(); ++i) {
-        kinds[KindOf(sweeps_[i], share)].push_back(i);
+        const JobSweep& sweep = sweeps_[i];
+        kinds[KindOf(sweep.lanes, sweep.bound, sweep.load.batches.size(), share)].push_back(i);
       }
       if (share > 1e6) {
         break;  // they differ in the lanes that work at all
@@ -179,88 +149,11 @@ class Simulation {
         typical = i;
       }
     }
-    ASSIGN_OR_RETURN(const double seconds, RunSteps(sweeps_[typical].load));
+    ASSIGN_OR_RETURN(const double seconds, timing_.Seconds(sweeps_[typical].load));
     for (const size_t i : members) {
       sweeps_[i].seconds = seconds * sweeps_[i].bound / sweeps_[typical].bound;
     }
     return absl::OkStatus();
-  }
-
-  StreamShape ShapeOfStream() const {
-    return {.num_layers = config_.num_layers,
-            .shards = work_.shards,
-            .unified_memory = options_.tiers.unified_memory(),
-            .host_ring_bytes = plan_.host_ring_bytes,
-            .device_ring_bytes = plan_.device_ring_bytes,
-            .num_slots = plan_.executor.num_slots(),
-            .overlap = plan_.executor.overlap};
-  }
-
-  // The last of some equal sweeps in a row.
-  absl::StatusOr<double> RunSteps(const SweepLoad& load) const {
-    SweepSteps maker(ShapeOfStream());
-    std::vector<VirtualStep> steps;
-    std::vector<size_t> index_of_id;
-    std::array<size_t, kRunsOfSweep> last_of_run = {};
-    for (size_t run = 0; run < kRunsOfSweep; ++run) {
-      ComputeClock clock(costs_, load);
-      for (const Step& step : maker.Next(load.shape)) {
-        AddSteps(step, load, clock, index_of_id, steps);
-        if (step.kind == StepKind::kCompute) {
-          last_of_run[run] = steps.size() - 1;
-        }
-      }
-    }
-    ASSIGN_OR_RETURN(const VirtualRun run, RunInVirtualTime(steps, kNumLanes));
-    const int64_t end = run.steps[last_of_run[kRunsOfSweep - 1]].end_ns;
-    return static_cast<double>(end - run.steps[last_of_run[kRunsOfSweep - 2]].end_ns) / kNanos;
-  }
-
-  void AddSteps(const Step& step, const SweepLoad& load, ComputeClock& clock,
-                std::vector<size_t>& index_of_id, std::vector<VirtualStep>& steps) const {
-    const size_t lane = static_cast<size_t>(LaneOf(step.kind));
-    const auto add = [&](double seconds) -> VirtualStep& {
-      return steps.emplace_back(
-          VirtualStep{.lane = lane,
-                      .duration_ns = static_cast<int64_t>(std::llround(seconds * kNanos)),
-                      .waits = {}});
-    };
-    double seconds = 0.0;
-    if (step.kind == StepKind::kCompute) {
-      const ComputeClock::Times times = clock.Next(step);
-      if (times.before_wait > 0.0) {
-        add(times.before_wait);
-      }
-      seconds = times.after_wait;
-    } else {
-      seconds = TransferSeconds(step, load);
-    }
-    VirtualStep& added = add(seconds);
-    for (const int64_t id : step.waits) {
-      added.waits.push_back(index_of_id[static_cast<size_t>(id)]);
-    }
-    index_of_id.push_back(steps.size() - 1);
-  }
-
-  double TransferSeconds(const Step& step, const SweepLoad& load) const {
-    const LaneId lane = LaneOf(step.kind);
-    const double bytes = static_cast<double>(step.bytes);
-    switch (step.kind) {
-      case StepKind::kReadWeights:
-      case StepKind::kUploadWeights:
-        return costs_.WeightSeconds(lane, bytes);
-      case StepKind::kReadKv:
-      case StepKind::kUploadKv:
-      case StepKind::kDownloadKv:
-      case StepKind::kWriteKv:
-        return costs_.PageSeconds(lane, bytes);
-      case StepKind::kHostAttention: {
-        const size_t kind = load.shape.slides[static_cast<size_t>(step.layer)] ? 1 : 0;
-        return load.batches[static_cast<size_t>(step.batch)].host_attention_seconds[kind];
-      }
-      default:
-        return costs_.RowsSeconds(lane, bytes);
-    }
   }
 
   // The time at which so many requests have ended.
@@ -315,6 +208,7 @@ class Simulation {
   const WorkRates rates_;
   const ModelWork work_;
   const SweepCosts costs_;
+  const SweepTiming timing_;
   int64_t requests_ = 0;
   std::vector<JobSweep> sweeps_;
   int64_t evictions_ = 0;

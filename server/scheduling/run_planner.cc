@@ -277,8 +277,9 @@ std::optional<PlannedSweep> RunPlanner::Observe(const BlockSweep& sweep, int64_t
                              .requests = running_->workload.requests(),
                              .seconds = run.seconds,
                              .tokens_per_s = run.tokens_per_s};
-  const LaneSeconds measured =
+  const PredictedSweep predicted =
       running_->predictor->Past(sweep.spans, sweep.sampled_tokens, sweep.steps);
+  const LaneSeconds& measured = predicted.lanes;
   for (size_t i = 0; i < kNumLanes; ++i) {
     const double observed = kMicro * static_cast<double>(sweep.times.lanes[i].busy_us);
     if (measured[i] >= kLeastSeconds && observed > 0.0) {
@@ -287,7 +288,7 @@ std::optional<PlannedSweep> RunPlanner::Observe(const BlockSweep& sweep, int64_t
     }
     prediction.lanes[i] = measured[i] * running_->factors[i];
   }
-  prediction.wall_seconds = running_->wall_ratio * running_->predictor->Bound(prediction.lanes);
+  prediction.wall_seconds = predicted.stretch * running_->predictor->Bound(prediction.lanes);
   if (sweep.times.wall_us > 0) {
     pace_.Add(prediction.wall_seconds, kMicro * static_cast<double>(sweep.times.wall_us));
   }
@@ -358,7 +359,6 @@ absl::StatusOr<RunPlanner::Running> RunPlanner::Search() {
                      .workload = request.workload,
                      .predictor = nullptr,
                      .factors = {},
-                     .wall_ratio = 1.0,
                      .costs = {}};
   RETURN_IF_ERROR(Complete(running));
   return running;
@@ -370,9 +370,6 @@ absl::Status RunPlanner::Complete(Running& running) const {
   ASSIGN_OR_RETURN(running.predictor, SweepPredictor::Create(*manifest_, base_.pack_path,
                                                              running.plan.options, measured));
   running.factors = FactorsOf(hardware_->refinement);
-  const SimulatedRun& run = running.plan.predicted;
-  const double bound = running.predictor->Bound(run.lane_seconds);
-  running.wall_ratio = bound > 0.0 ? std::max(1.0, run.simulated_seconds / bound) : 1.0;
   running.costs = CostsOf(running);
   return absl::OkStatus();
 }
@@ -396,11 +393,11 @@ TokenCosts RunPlanner::CostsOf(const Running& running) const {
                        .first_position = first,
                        .num_tokens = tokens});
     }
-    LaneSeconds lanes = running.predictor->Future(spans, sampled);
+    PredictedSweep sweep = running.predictor->Future(spans, sampled);
     for (size_t i = 0; i < kNumLanes; ++i) {
-      lanes[i] *= running.factors[i];
+      sweep.lanes[i] *= running.factors[i];
     }
-    return running.wall_ratio * running.predictor->Bound(lanes) /
+    return sweep.stretch * running.predictor->Bound(sweep.lanes) /
            static_cast<double>(count * tokens);
   };
   const int64_t prompts =

@@ -95,7 +95,6 @@ class RunPlanner {
     WorkloadProfile workload;
     std::unique_ptr<SweepPredictor> predictor;  // by the measured rates
     LaneSeconds factors = {};                   // that the plan took those rates times
-    double wall_ratio = 1.0;                    // of a sweep's time to its busiest lane
     TokenCosts costs;
   };
 

@@ -157,8 +157,11 @@ TEST_F(SweepPredictorTest, SaysOfASweepWhatTheSimulationSaysOfIt) {
     workload_.classes = {{.prompt_tokens = 200, .output_tokens = 1, .requests = 1}};
     ASSERT_OK_AND_ASSIGN(const SimulatedRun run, PredictRun(Request(), base_));
     ASSERT_EQ(run.simulated_sweeps, 1);
-    const LaneSeconds lanes = Predictor(hardware_)->Future(
-        std::vector<ComputedSpan>{{.first_position = 0, .num_tokens = 200}}, 1);
+    const auto predictor = Predictor(hardware_);
+    const PredictedSweep sweep =
+        predictor->Future(std::vector<ComputedSpan>{{.first_position = 0, .num_tokens = 200}}, 1);
+    const LaneSeconds& lanes = sweep.lanes;
+    EXPECT_NEAR(sweep.stretch * predictor->Bound(lanes), run.seconds, 1e-6 * run.seconds);
     for (const LaneId lane : {LaneId::kCompute, LaneId::kRead}) {
       EXPECT_NEAR(Of(lanes, lane), Of(run.lane_seconds, lane), 1e-9) << LaneName(lane);
     }
@@ -173,14 +176,14 @@ TEST_F(SweepPredictorTest, TakesTransfersFromTheBytesOfTheSteps) {
       {.kind = StepKind::kReadWeights, .lane = LaneId::kRead, .bytes = 10'000'000},
       {.kind = StepKind::kWriteKv, .lane = LaneId::kWrite, .bytes = 5'000'000},
       {.kind = StepKind::kCompute, .lane = LaneId::kCompute}};
-  const LaneSeconds lanes = Predictor(hardware_)->Past(Decoding(), 64, steps);
+  const LaneSeconds lanes = Predictor(hardware_)->Past(Decoding(), 64, steps).lanes;
   EXPECT_NEAR(Of(lanes, LaneId::kRead), 0.02, 1e-9);  // 2 GB/s
   EXPECT_NEAR(Of(lanes, LaneId::kWrite), 0.005, 1e-9);
   EXPECT_GT(Of(lanes, LaneId::kCompute), 0.0);
 }
 
 TEST_F(SweepPredictorTest, HasNothingToSayOfASweepWithoutSpans) {
-  EXPECT_EQ(Predictor(hardware_)->Past({}, 0, {}), LaneSeconds());
+  EXPECT_EQ(Predictor(hardware_)->Past({}, 0, {}).lanes, LaneSeconds());
 }
 
 // What a daemon does: sweeps of the true machine, predicted by rates that are twice as high.
@@ -193,8 +196,8 @@ TEST_F(SweepPredictorTest, ARateThatIsWrongByTwoIsRightAfterSomeSweeps) {
     // Every fifth sweep is disturbed.
     const double noise = sweep % 5 == 4 ? 7.0 : 1.0;
     for (const LaneId lane : {LaneId::kCompute, LaneId::kRead}) {
-      wrong.refinement.Observe(lane, Of(by_wrong->Future(Decoding(), 64), lane),
-                               noise * Of(by_truth->Future(Decoding(), 64), lane));
+      wrong.refinement.Observe(lane, Of(by_wrong->Future(Decoding(), 64).lanes, lane),
+                               noise * Of(by_truth->Future(Decoding(), 64).lanes, lane));
     }
   }
   RunRequest request{.manifest = manifest_,
@@ -216,7 +219,7 @@ TEST_F(SweepPredictorTest, ARateThatIsWrongByTwoIsRightAfterSomeSweeps) {
 TEST_F(SweepPredictorTest, ARateThatIsFarOffIsNeverCorrectedBeyondTheBounds) {
   HardwareProfile wrong = ComputingFaster(hardware_, 10.0);
   ASSERT_OK_AND_ASSIGN(const SimulatedRun truth, PredictRun(Request(), base_));
-  const double seconds = Of(Predictor(wrong)->Future(Decoding(), 64), LaneId::kCompute);
+  const double seconds = Of(Predictor(wrong)->Future(Decoding(), 64).lanes, LaneId::kCompute);
   for (int sweep = 0; sweep < 100; ++sweep) {
     wrong.refinement.Observe(LaneId::kCompute, seconds, 10.0 * seconds);
   }

@@ -1,0 +1,54 @@
+// SweepTiming: how long a sweep takes: its steps, waits and rings in virtual time, with the
+// durations of a machine's rates. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+#include "engine/memory_plan.h"
+#include "engine/model/pack.h"
+#include "engine/policy/model_work.h"
+#include "engine/policy/sweep_costs.h"
+#include "engine/schedule/sweep_steps.h"
+#include "engine/schedule/virtual_lanes.h"
+#include "kernels/dtype.h"
+
+namespace nightshift {
+
+// The work of sweeps with weights where the plan has them. Of more than 8192 streamed shards
+// neighbours of one layer are one transfer.
+ModelWork WorkOfPlan(const PackManifest& manifest, const MemoryPlan& plan,
+                     ComputeType compute_type);
+
+// What a sweep asks of the lanes, to within a share of it, and in how many batches. Sweeps of one
+// kind take in proportion to their busiest lane what one of them takes. `bound` is the time of the
+// sweep's busiest lane.
+using SweepKind = std::array<int64_t, kNumLanes + 1>;
+SweepKind KindOf(const LaneSeconds& lanes, double bound, size_t num_batches, double share);
+
+class SweepTiming {
+ public:
+  // Both outlive it; `costs` are of the plan's work.
+  SweepTiming(const MemoryPlan& plan, const SweepCosts& costs) : plan_(plan), costs_(costs) {}
+
+  // Of the last of three equal sweeps in a row, so that what is read ahead for it in the one before
+  // counts. Errors: as RunInVirtualTime.
+  absl::StatusOr<double> Seconds(const SweepLoad& load) const;
+  // Steps that are run to find that out, about.
+  double NumSteps(const SweepLoad& load) const;
+
+ private:
+  StreamShape ShapeOfStream() const;
+  void AddSteps(const Step& step, const SweepLoad& load, ComputeClock& clock,
+                std::vector<size_t>& index_of_id, std::vector<VirtualStep>& steps) const;
+  double TransferSeconds(const Step& step, const SweepLoad& load) const;
+
+  const MemoryPlan& plan_;
+  const SweepCosts& costs_;
+};
+
+}  // namespace nightshift
