@@ -26,6 +26,7 @@
 #include "server/scheduling/fair_share.h"
 #include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
+#include "server/scheduling/model_speeds.h"
 #include "server/scheduling/output_lengths.h"
 #include "server/scheduling/preflight.h"
 #include "server/scheduling/publisher.h"
@@ -49,10 +50,12 @@ constexpr int64_t kLeastClaimRows = 32;
 constexpr int64_t kLongestSleepUs = 60'000'000;
 // Of text, for rows of which nothing else is known.
 constexpr int64_t kBytesPerToken = 4;
-// Between estimates of when jobs end.
+// Between estimates of when jobs end: so much, and so many times what the last one took.
 constexpr int64_t kEstimateIntervalUs = 200'000;
+constexpr int64_t kEstimatesApart = 50;
 // Without a plan: of the rate observed, the share that may be wrong.
 constexpr double kRateUncertainty = 0.3;
+constexpr double kMicro = 1e-6;
 
 absl::Status OutOfRange(const char* option, int64_t value) {
   return absl::InvalidArgumentError(
@@ -223,7 +226,17 @@ class Runner::Loop {
   void SaveProgress(std::vector<RowProgress> rows);
   void CountSweep(BlockSweep sweep);
   void UpdateStatus();
-  std::map<std::string, TimeLeft> EstimateTimes() const;
+  std::map<std::string, TimeLeft> EstimateTimes();
+  // Learns what the loaded model takes, as far as it is known.
+  void NoteSpeed();
+  // Adds the model that a job needs to the state, if it is not there; its index.
+  size_t AddModel(const ModelKey& key, QueueState& state) const;
+  struct ModelSize {
+    int64_t parameters = 0;
+    int64_t context_tokens = 2;
+  };
+  // Of its pack, if it can be served.
+  ModelSize SizeOf(const ModelKey& key) const;
 
   const RunnerOptions options_;
   StoreActor& store_;
@@ -248,6 +261,7 @@ class Runner::Loop {
   OutputLengths lengths_;
   // When models were loaded last, by the monotonic clock.
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
+  ModelSpeeds speeds_;
   int64_t slice_us_ = 0;  // of session_
   RunPlanner planner_{{.fixed = options_.fixed,
                        .hardware = options_.hardware,
@@ -286,6 +300,7 @@ class Runner::Loop {
       std::make_shared<const std::map<std::string, TimeLeft>>();
   int64_t times_left_us_ = 0;  // wall clock
   int64_t estimated_us_ = 0;   // monotonic clock; 0: not since the model was loaded
+  int64_t estimate_us_ = 0;    // that the last estimate took
   const int64_t subscription_;
   std::thread thread_;
 };
@@ -389,6 +404,7 @@ void Runner::Loop::RefreshJobs() {
   for (const auto& [job_id, context] : known) {
     EndJob(job_id);
   }
+  UpdateStatus();
 }
 
 void Runner::Loop::EndJob(const std::string& job_id) {
@@ -715,6 +731,8 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   block_ = std::make_unique<Block>(*session_, lengths_);
   progress_saved_us_ = clock_.MonotonicMicros();
   loaded_us_[{key.model, key.compute_type}] = progress_saved_us_;
+  speeds_.Loaded(key, SizeOf(key).parameters,
+                 kMicro * static_cast<double>(progress_saved_us_ - start_us));
   slice_us_ = SliceOf(options_.model_slice_us, progress_saved_us_ - start_us);
   rate_ = SweepRate();
   times_ = SweepTimes();
@@ -1022,10 +1040,12 @@ void Runner::Loop::UpdateStatus() {
     status.times = times_;
     status.bottleneck = Bottleneck(times_);
     const int64_t now_us = clock_.MonotonicMicros();
-    if (estimated_us_ == 0 || now_us - estimated_us_ >= kEstimateIntervalUs) {
+    const int64_t interval_us = std::max(kEstimateIntervalUs, kEstimatesApart * estimate_us_);
+    if (estimated_us_ == 0 || now_us - estimated_us_ >= interval_us) {
       estimated_us_ = now_us;
       times_left_us_ = clock_.WallMicros();
       times_left_ = std::make_shared<const std::map<std::string, TimeLeft>>(EstimateTimes());
+      estimate_us_ = clock_.MonotonicMicros() - now_us;
     }
   }
   status.policy = planner_.state();
@@ -1036,36 +1056,77 @@ void Runner::Loop::UpdateStatus() {
   status_ = std::move(status);
 }
 
-std::map<std::string, TimeLeft> Runner::Loop::EstimateTimes() const {
-  TokenCosts costs;
-  double ratio = 1.0;
-  double uncertainty = kRateUncertainty;
+void Runner::Loop::NoteSpeed() {
   if (const std::optional<TokenCosts> planned = planner_.token_costs()) {
-    costs = *planned;
-    ratio = planner_.pace().ratio();
-    uncertainty = planner_.pace().uncertainty();
+    const double ratio = planner_.pace().ratio();
+    speeds_.Note(session_->key,
+                 {.prompt_seconds = ratio * planned->prompt_seconds,
+                  .output_seconds = ratio * planned->output_seconds},
+                 planner_.pace().uncertainty());
   } else if (const double rate = rate_.tokens_per_second(); rate > 0.0) {
-    costs = {.prompt_seconds = 1.0 / rate, .output_seconds = 1.0 / rate};
-  } else {
+    speeds_.Note(session_->key, {.prompt_seconds = 1.0 / rate, .output_seconds = 1.0 / rate},
+                 kRateUncertainty);
+  }
+}
+
+size_t Runner::Loop::AddModel(const ModelKey& key, QueueState& state) const {
+  std::vector<QueuedModel>& models = state.models;
+  const auto found = std::find_if(models.begin(), models.end(),
+                                  [&](const QueuedModel& model) { return model.key == key; });
+  if (found != models.end()) {
+    return static_cast<size_t>(found - models.begin());
+  }
+  models.push_back(
+      {.key = key, .loaded_us = LoadedUs(key), .load_seconds = speeds_.LoadSeconds(key)});
+  return models.size() - 1;
+}
+
+Runner::Loop::ModelSize Runner::Loop::SizeOf(const ModelKey& key) const {
+  const absl::StatusOr<CatalogModel> model = catalog_.Find(key.model);
+  return model.ok()
+             ? ModelSize{.parameters = model->parameters, .context_tokens = model->context_tokens}
+             : ModelSize{};
+}
+
+std::map<std::string, TimeLeft> Runner::Loop::EstimateTimes() {
+  NoteSpeed();
+  if (holding_ || options_.disk_is_full() || !speeds_.Knows(session_->key)) {
     return {};
   }
   const std::map<std::string, DoneTokens> done = block_->done_tokens();
+  QueueState state = {.now_us = now_us_, .models = {}, .loaded = {}};
+  state.loaded = AddModel(session_->key, state);
+  state.slice_seconds = kMicro * static_cast<double>(options_.model_slice_us);
+  state.slice_left_seconds =
+      kMicro * static_cast<double>(slice_us_ + LoadedUs(session_->key) - clock_.MonotonicMicros());
+  std::vector<ModelSize> sizes;  // of state.models
   std::vector<JobLeft> jobs;
   for (const ActiveJob& job : jobs_) {
-    if (!(job.context->key == session_->key) || !MayRun(job)) {
+    const ModelKey& key = job.context->key;
+    if (!IsRunnable(job.record.state) || !job.context->status.ok()) {
       continue;
+    }
+    const size_t model = AddModel(key, state);
+    while (sizes.size() < state.models.size()) {
+      sizes.push_back(SizeOf(state.models[sizes.size()].key));
     }
     const auto found = done.find(job.record.id);
     const DoneTokens of_job = found == done.end() ? DoneTokens() : found->second;
-    const TokensLeft left = TokensLeftOf(QueuedOf(job), of_job.prompt, of_job.output,
-                                         session_->engine->info().context_tokens);
+    const TokensLeft left =
+        TokensLeftOf(QueuedOf(job), of_job.prompt, of_job.output, sizes[model].context_tokens);
     jobs.push_back({.id = job.record.id,
+                    .model = model,
                     .priority = job.record.priority,
-                    .prompt_tokens = left.prompt,
-                    .output_tokens = left.output,
-                    .least_output_tokens = left.least_output});
+                    .calendar = &job.context->calendar,
+                    .alone = speeds_.Alone(key, sizes[model].parameters, left)});
   }
-  return TimesLeft(jobs, costs, ratio, uncertainty);
+  std::map<std::string, TimeLeft> times = TimesLeft(jobs, state);
+  for (const JobLeft& job : jobs) {
+    if (!speeds_.Knows(state.models[job.model].key)) {
+      times.erase(job.id);
+    }
+  }
+  return times;
 }
 
 Runner::Runner(RunnerOptions options, StoreActor& store, ModelCatalog& catalog,

@@ -67,8 +67,8 @@ struct RunnerStatus {
   std::string bottleneck;                     // of those: "read 93 %"; empty before the first
   std::shared_ptr<const PolicyState> policy;  // never null
   PlanCounts plan_counts;
-  // By id, of jobs that run or wait for the loaded model, as it was at `times_left_us` of the wall
-  // clock. Never null.
+  // By id, of jobs that run or wait, of models that are or were loaded, as it was at
+  // `times_left_us` of the wall clock. Empty while no model is loaded. Never null.
   std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;
   int64_t times_left_us = 0;
 };

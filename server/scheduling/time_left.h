@@ -1,10 +1,17 @@
-// TimeLeft: when jobs will be done, from what tokens cost and what is left of them. Pure.
+// TimeLeft: when jobs will be done: the queue run in virtual time, from what is left of each job.
+// Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "server/scheduling/job_calendar.h"
+#include "server/scheduling/job_context.h"
 
 namespace nightshift {
 
@@ -29,24 +36,40 @@ class Pace {
   double observed_seconds_ = 0.0;
 };
 
-// What is left of a job.
-struct JobLeft {
-  std::string id;
-  int32_t priority = 0;  // a higher one goes first
-  double prompt_tokens = 0.0;
-  double output_tokens = 0.0;        // as predicted
-  double least_output_tokens = 0.0;  // where completions end early
-};
-
 struct TimeLeft {
-  double seconds = 0.0;
+  double seconds = 0.0;  // likely
   double least_seconds = 0.0;
   double most_seconds = 0.0;
 };
 
-// By id. Jobs of one model: those of a higher priority go before a job, those of its own share the
-// engine evenly with it until they end.
-std::map<std::string, TimeLeft> TimesLeft(std::span<const JobLeft> jobs, const TokenCosts& costs,
-                                          double ratio, double uncertainty);
+// What is left of a job.
+struct JobLeft {
+  std::string id;
+  size_t model = 0;                       // of QueueState::models
+  int32_t priority = 0;                   // a higher one goes first
+  const JobCalendar* calendar = nullptr;  // null: it may run at any time
+  TimeLeft alone;                         // if it had the engine to itself
+};
+
+// A model that queued jobs need.
+struct QueuedModel {
+  ModelKey key;
+  int64_t loaded_us = 0;  // as JobDemand::model_loaded_us
+  double load_seconds = 0.0;
+};
+
+struct QueueState {
+  int64_t now_us = 0;  // wall clock
+  std::vector<QueuedModel> models;
+  std::optional<size_t> loaded;     // of those
+  double slice_seconds = 0.0;       // the shortest slice, as SliceOf takes it
+  double slice_left_seconds = 0.0;  // of the loaded model
+};
+
+// By id, until each job is done, as the engine is given to them: by ChooseModel, with slices and
+// loads; of the loaded model those of the highest priority that may run, evenly. `jobs` in the
+// order in which they should run. A job that is not reached in some thousand turns (months of
+// slices, a window that never opens) is left out.
+std::map<std::string, TimeLeft> TimesLeft(std::span<const JobLeft> jobs, const QueueState& state);
 
 }  // namespace nightshift

@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/policy/hardware_file.h"
+#include "server/scheduling/model_speeds.h"
+#include "server/scheduling/time_left.h"
 #include "tests/support/plain_machines.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -251,34 +253,105 @@ TEST(PaceTest, BelievesThePlanAtFirstAndSweepsLater) {
   EXPECT_NEAR(pace.ratio(), 0.8, 0.02);
 }
 
-TEST(TimesLeftTest, AJobAloneTakesItsTokensTimesTheirCost) {
-  const std::vector<JobLeft> jobs = {{.id = "a",
-                                      .priority = 1,
-                                      .prompt_tokens = 100,
-                                      .output_tokens = 50,
-                                      .least_output_tokens = 10}};
-  const TimeLeft left = TimesLeft(jobs, {0.01, 0.1}, 2.0, 0.25).at("a");
-  EXPECT_DOUBLE_EQ(left.seconds, 12.0);
-  EXPECT_DOUBLE_EQ(left.least_seconds, 4.0 / 1.25);
-  EXPECT_DOUBLE_EQ(left.most_seconds, 15.0);
+TEST(ModelSpeedsTest, AJobAloneTakesItsTokensTimesTheirCost) {
+  const TokensLeft left = {.prompt = 100, .output = 50, .least_output = 10};
+  const ModelKey model = {.model = "a"};
+  ModelSpeeds speeds;
+  speeds.Loaded(model, 1000, 3.0);
+  EXPECT_FALSE(speeds.Knows(model));
+  speeds.Note(model, {.prompt_seconds = 0.02, .output_seconds = 0.2}, 0.25);
+  EXPECT_TRUE(speeds.Knows(model));
+  const TimeLeft alone = speeds.Alone(model, 1000, left);
+  EXPECT_DOUBLE_EQ(alone.seconds, 12.0);
+  EXPECT_DOUBLE_EQ(alone.least_seconds, 4.0 / 1.25);
+  EXPECT_DOUBLE_EQ(alone.most_seconds, 15.0);
 }
 
-TEST(TimesLeftTest, JobsShareWithTheirPriorityAndWaitForHigherOnes) {
-  const auto job = [](const std::string& id, int32_t priority, double tokens) {
-    return JobLeft{.id = id,
-                   .priority = priority,
-                   .prompt_tokens = 0,
-                   .output_tokens = tokens,
-                   .least_output_tokens = tokens};
-  };
-  const std::vector<JobLeft> jobs = {job("short", 2, 10), job("long", 2, 100), job("low", 1, 5),
-                                     job("high", 3, 7)};
-  const std::map<std::string, TimeLeft> times = TimesLeft(jobs, {1.0, 1.0}, 1.0, 0.0);
-  EXPECT_DOUBLE_EQ(times.at("high").seconds, 7.0);
-  EXPECT_DOUBLE_EQ(times.at("short").seconds, 7.0 + 20.0);
-  EXPECT_DOUBLE_EQ(times.at("long").seconds, 7.0 + 110.0);
-  EXPECT_DOUBLE_EQ(times.at("low").seconds, 7.0 + 110.0 + 5.0);
-  EXPECT_TRUE(TimesLeft({}, {1.0, 1.0}, 1.0, 0.0).empty());
+TEST(ModelSpeedsTest, AModelThatWasNeverLoadedIsGuessedByItsSizeAndOneThatWasIsRemembered) {
+  const TokensLeft left = {.prompt = 0, .output = 10, .least_output = 10};
+  const ModelKey before = {.model = "before"};
+  const ModelKey now = {.model = "now"};
+  const ModelKey never = {.model = "never"};
+  ModelSpeeds speeds;
+  speeds.Loaded(before, 1000, 3.0);
+  speeds.Note(before, {.prompt_seconds = 1.0, .output_seconds = 1.0}, 0.0);
+  speeds.Loaded(now, 500, 2.0);
+  speeds.Note(now, {.prompt_seconds = 0.1, .output_seconds = 0.1}, 0.0);
+  EXPECT_DOUBLE_EQ(speeds.Alone(before, 1000, left).seconds, 10.0);
+  EXPECT_DOUBLE_EQ(speeds.LoadSeconds(before), 3.0);
+  EXPECT_FALSE(speeds.Knows(never));
+  EXPECT_DOUBLE_EQ(speeds.Alone(never, 2000, left).seconds, 4.0);
+  EXPECT_GT(speeds.Alone(never, 2000, left).most_seconds, 8.0);
+  EXPECT_DOUBLE_EQ(speeds.LoadSeconds(never), 2.0);
+}
+
+class TimesLeftTest : public ::testing::Test {
+ protected:
+  TimesLeftTest() {
+    state_.models = {{.key = {.model = "loaded"}, .loaded_us = 1, .load_seconds = 10.0},
+                     {.key = {.model = "other"}, .loaded_us = 0, .load_seconds = 10.0}};
+    state_.loaded = 0;
+    state_.slice_seconds = 300.0;
+    state_.slice_left_seconds = 100.0;
+  }
+  // In the order in which they should run.
+  void Add(const std::string& id, double seconds, int32_t priority = 0, size_t model = 0) {
+    jobs_.push_back(
+        {.id = id,
+         .model = model,
+         .priority = priority,
+         .alone = {.seconds = seconds, .least_seconds = seconds, .most_seconds = 2.0 * seconds}});
+  }
+  double SecondsOf(const std::string& id) const { return TimesLeft(jobs_, state_).at(id).seconds; }
+
+  std::vector<JobLeft> jobs_;
+  QueueState state_;
+};
+
+TEST_F(TimesLeftTest, JobsShareWithTheirPriorityAndWaitForHigherOnes) {
+  Add("high", 7, 3);
+  Add("short", 10, 2);
+  Add("long", 100, 2);
+  Add("low", 5, 1);
+  EXPECT_DOUBLE_EQ(SecondsOf("high"), 7.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("short"), 7.0 + 20.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("long"), 7.0 + 110.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("low"), 7.0 + 110.0 + 5.0);
+  EXPECT_DOUBLE_EQ(TimesLeft(jobs_, state_).at("low").most_seconds, 2 * 122.0);
+  EXPECT_TRUE(TimesLeft({}, state_).empty());
+}
+
+TEST_F(TimesLeftTest, ModelsTakeTurnsAndTheirLoadsCount) {
+  Add("here", 250);
+  Add("there", 350, 0, 1);
+  // 100 here, load, 300 there, load, 150 here, load, 50 there.
+  EXPECT_DOUBLE_EQ(SecondsOf("here"), 100.0 + 10.0 + 300.0 + 10.0 + 150.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("there"), 570.0 + 10.0 + 50.0);
+}
+
+TEST_F(TimesLeftTest, AHigherPriorityOfAnotherModelTakesOverAtOnceAndALowerOneWaits) {
+  Add("first", 20, 1, 1);
+  Add("second", 1000);
+  Add("last", 5, -1, 1);
+  EXPECT_DOUBLE_EQ(SecondsOf("first"), 10.0 + 20.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("second"), 30.0 + 10.0 + 1000.0);
+  EXPECT_DOUBLE_EQ(SecondsOf("last"), 1040.0 + 10.0 + 5.0);
+}
+
+TEST_F(TimesLeftTest, AJobThatMayRunAtNightTakesNightsAndLeavesTheDayToOthers) {
+  constexpr double kHour = 3600.0;
+  ASSERT_OK_AND_ASSIGN(const RunWindow night, RunWindow::Parse("00:00-01:00 UTC"));
+  const JobCalendar at_night = {.window = night};
+  const JobCalendar later = {.not_before_us = int64_t{3} * 3600 * 1'000'000, .window = {}};
+  state_.now_us = int64_t{1800} * 1'000'000;
+  Add("nightly", kHour, 1);
+  jobs_.back().calendar = &at_night;
+  Add("whenever", 2 * kHour);
+  Add("later", 60);
+  jobs_.back().calendar = &later;
+  EXPECT_NEAR(SecondsOf("nightly"), 24 * kHour, 1e-3);
+  EXPECT_NEAR(SecondsOf("whenever"), 2.5 * kHour, 1e-3);
+  EXPECT_NEAR(SecondsOf("later"), 2.5 * kHour + 60, 1e-3);
 }
 
 }  // namespace

@@ -1088,6 +1088,35 @@ TEST_P(RunnerTest, EstimatesWhenJobsEndFromThePlanAndOfThoseThatWaitToo) {
   world_.WaitForEnd("second");
 }
 
+TEST_P(RunnerTest, EstimatesJobsOfAnotherModelBehindThoseOfTheLoadedOneIfItWasEverLoaded) {
+  v1::JobSpec f32 = Spec(60);
+  f32.set_compute_type(v1::COMPUTE_TYPE_CHOICE_F32);
+  world_.options.hardware = PlainBox();
+  world_.Start();
+  world_.Submit("before", MakeRows(4), Spec(4), "llama_tied");
+  world_.WaitForEnd("before");
+  world_.control.HoldSweeps();
+  world_.Submit("here", MakeRows(40), Spec(60));
+  world_.control.WaitForHeldSweep();
+  world_.Submit("there", MakeRows(40), Spec(60), "llama_tied");
+  world_.Submit("never", MakeRows(40), f32);
+  world_.Settle();
+  for (int sweep = 0; sweep < 2; ++sweep) {
+    world_.clock.Advance(1'000'000);
+    world_.control.AllowHeldSweep();
+    world_.control.WaitForHeldSweep();
+  }
+  const auto times = world_.runner().status().times_left;
+  ASSERT_EQ(times->count("here"), 1U);
+  ASSERT_EQ(times->count("there"), 1U);
+  EXPECT_GT(times->at("there").seconds, times->at("here").seconds);
+  EXPECT_EQ(times->count("never"), 0U);
+  world_.control.ReleaseSweeps();
+  for (const char* id : {"here", "there", "never"}) {
+    world_.WaitForEnd(id);
+  }
+}
+
 TEST_P(RunnerTest, DrainIsIdempotentAndNeedsNoStart) {
   world_.Start();
   world_.runner().Drain();
