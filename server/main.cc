@@ -75,11 +75,11 @@ int PrintImported(const absl::StatusOr<ImportSummary>& summary, const std::strin
 
 int Import(const CommandLine& line) {
   const ImportOptions options = {.source = line.source,
-                           .output = line.output,
-                           .name = line.name,
-                           .without_tokenizer = line.without_tokenizer,
-                           .without_template = line.without_template,
-                           .chat_template_file = line.chat_template_file};
+                                 .output = line.output,
+                                 .name = line.name,
+                                 .without_tokenizer = line.without_tokenizer,
+                                 .without_template = line.without_template,
+                                 .chat_template_file = line.chat_template_file};
   return PrintImported(ImportModel(options), line.source, line.output);
 }
 
@@ -117,13 +117,16 @@ int MeasureMachine(const CommandLine& line) {
 }
 
 int PrintPlan(const PlanModelOptions& options) {
-  if (options.hardware.empty()) {
+  const auto profile = options.hardware.empty() ? LoadHardwareProfile(DefaultHardwarePath())
+                                                : FindHardwareProfile(options.hardware);
+  // That a plan by published figures is for another machine is what was asked for.
+  if (profile.ok() && !profile->fingerprint.empty()) {
     std::error_code error;
     const bool is_pack = std::filesystem::is_directory(options.model, error);
     const std::string folder =
         is_pack ? options.model
                 : std::filesystem::path(DefaultHardwarePath()).parent_path().string();
-    const std::string note = StaleProfileNote(folder, MemoryLimitBytes());
+    const std::string note = ProfileNote(options.hardware, *profile, folder, MemoryLimitBytes());
     std::fprintf(stderr, "%s%s", note.c_str(), note.empty() ? "" : "\n");
   }
   const auto text = PlanModel(options);

@@ -76,11 +76,12 @@ absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
     runner.why_no_hardware = "planning is off (--plan off): the daemon's options hold";
     return absl::OkStatus();
   }
+  absl::StatusOr<HardwareProfile> profile = options.hardware.empty()
+                                                ? LoadHardwareProfile(DefaultHardwarePath())
+                                                : FindHardwareProfile(options.hardware);
   if (!options.hardware.empty()) {
-    ASSIGN_OR_RETURN(runner.hardware, FindHardwareProfile(options.hardware));
-    return absl::OkStatus();
+    RETURN_IF_ERROR(profile.status());
   }
-  absl::StatusOr<HardwareProfile> profile = LoadHardwareProfile(DefaultHardwarePath());
   if (!profile.ok()) {
     runner.why_no_hardware = absl::StrCat(profile.status().message(),
                                           ", then restart the daemon; until then its own "
@@ -89,7 +90,8 @@ absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
                  << "\" action=\"the options of the daemon hold\"";
     return absl::OkStatus();
   }
-  runner.stale_hardware = StaleProfileNote(options.state_directory, MemoryLimitBytes());
+  runner.stale_hardware =
+      ProfileNote(options.hardware, *profile, options.state_directory, MemoryLimitBytes());
   if (!runner.stale_hardware.empty()) {
     LOG(WARNING) << "hardware_profile reason=\"" << runner.stale_hardware << "\"";
   }

@@ -70,7 +70,11 @@ absl::StatusOr<HardwareProfile> FindHardwareProfile(const std::string& name_or_p
 }
 
 std::string WhyStale(const HardwareProfile& profile, const MachineFacts& machine) {
-  return FingerprintDifference(profile.fingerprint, Fingerprint(machine));
+  MachineFacts facts = machine;
+  if (!profile.unified_memory) {
+    facts.device.clear();
+  }
+  return FingerprintDifference(profile.fingerprint, Fingerprint(facts));
 }
 
 absl::Status CheckHardwarePath(const std::string& path) {

@@ -25,7 +25,8 @@ absl::StatusOr<HardwareProfile> LoadHardwareProfile(const std::string& path);
 absl::StatusOr<HardwareProfile> FindHardwareProfile(const std::string& name_or_path);
 
 // Why a profile's rates are not those of this machine as it is: "memory was 4.0 GiB, is 2.0 GiB".
-// Empty when they are.
+// Empty when they are. A profile of a device with memory of its own is not held to what this
+// process would compute on.
 std::string WhyStale(const HardwareProfile& profile, const MachineFacts& machine);
 
 // OK when a profile can be written to the path: nothing is there, or an older profile. Errors:

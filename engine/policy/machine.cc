@@ -97,13 +97,15 @@ absl::StatusOr<MachineFacts> ThisMachine(const std::string& device_description,
 }
 
 std::string Fingerprint(const MachineFacts& facts) {
-  return absl::StrJoin(
-      {absl::StrCat("processor: ", facts.cpu), absl::StrCat("device: ", facts.device),
-       absl::StrFormat("memory: %.1f GiB",
-                       static_cast<double>(facts.memory_bytes) / (1024.0 * 1024.0 * 1024.0)),
-       absl::StrCat("disk: ", facts.disk),
-       absl::StrCat("disk transfers: ", DiskBackendName(facts.disk_backend))},
-      "\n");
+  std::vector<std::string> lines = {absl::StrCat("processor: ", facts.cpu)};
+  if (!facts.device.empty()) {
+    lines.push_back(absl::StrCat("device: ", facts.device));
+  }
+  lines.push_back(absl::StrFormat(
+      "memory: %.1f GiB", static_cast<double>(facts.memory_bytes) / (1024.0 * 1024.0 * 1024.0)));
+  lines.push_back(absl::StrCat("disk: ", facts.disk));
+  lines.push_back(absl::StrCat("disk transfers: ", DiskBackendName(facts.disk_backend)));
+  return absl::StrJoin(lines, "\n");
 }
 
 std::string FingerprintDifference(absl::string_view before, absl::string_view now) {

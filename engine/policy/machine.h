@@ -14,7 +14,8 @@ namespace nightshift {
 
 struct MachineFacts {
   std::string cpu;           // the processor's name
-  std::string device;        // Device::description: cores in use, instruction set, links
+  std::string device;        // Device::description: cores in use, instruction set, links; empty:
+                             // not looked at
   int64_t memory_bytes = 0;  // limit of this process: the machine's, or its cgroup's
   std::string disk;          // of a folder: file system and where it is from
   DiskBackend disk_backend = DiskBackend::kIoUring;

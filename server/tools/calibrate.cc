@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 #include "engine/policy/hardware_file.h"
 #include "engine/policy/machine.h"
@@ -130,17 +131,29 @@ absl::StatusOr<Calibration> RunCalibrate(const CalibrateOptions& options, const 
   return calibration;
 }
 
-std::string StaleProfileNote(const std::string& folder, int64_t memory_limit_bytes) {
-  const auto profile = LoadHardwareProfile(DefaultHardwarePath());
+std::string ProfileNote(const std::string& given, const HardwareProfile& profile,
+                        const std::string& folder, int64_t memory_limit_bytes) {
   const auto device = CreateCpuDevice(0);
-  if (!profile.ok() || !profile->unified_memory || !device.ok()) {
+  if (!device.ok()) {
     return "";
   }
   const auto machine = ThisMachine((*device)->description(), memory_limit_bytes, folder);
-  const std::string why = machine.ok() ? WhyStale(*profile, *machine) : "";
-  return why.empty() ? ""
-                     : absl::StrCat("the profile of ", profile->date, " is stale: ", why,
-                                    "; measure again: nightshift calibrate");
+  const std::string why = machine.ok() ? WhyStale(profile, *machine) : "";
+  if (why.empty()) {
+    return "";
+  }
+  if (given.empty()) {
+    return absl::StrCat("the profile of ", profile.date, " is stale: ", why,
+                        "; measure again: nightshift calibrate");
+  }
+  const std::string what =
+      profile.fingerprint.empty()
+          ? absl::StrCat("the profile ", profile.name, " is of published figures, this machine is ",
+                         absl::StrReplaceAll(Fingerprint(*machine), {{"\n", ", "}}))
+          : absl::StrCat("the profile of ", profile.date, " is of another machine: ", why);
+  return absl::StrCat("--hardware ", given, ": ", what,
+                      "; plans are for that machine; for this one: nightshift calibrate, and no "
+                      "--hardware");
 }
 
 std::string CalibrationText(const CalibrateOptions& options, const Calibration& calibration) {

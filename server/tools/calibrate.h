@@ -25,10 +25,11 @@ struct CalibrateOptions {
 // else is in the profile's place is found before anything is measured.
 absl::StatusOr<Calibration> RunCalibrate(const CalibrateOptions& options, const Clock& clock);
 
-// Why the profile in the default place is no longer of this machine, whose packs lie in `folder`,
-// and what to do; empty when it is, or when there is none to read. One of a device with memory of
-// its own is not held to what this process would run on.
-std::string StaleProfileNote(const std::string& folder, int64_t memory_limit_bytes);
+// In what the machine of a profile differs from this one, whose packs lie in `folder`, and what to
+// do; empty when in nothing, or when that cannot be found out. `given` is what --hardware named;
+// empty: the profile is that of the default place.
+std::string ProfileNote(const std::string& given, const HardwareProfile& profile,
+                        const std::string& folder, int64_t memory_limit_bytes);
 
 // A table for people.
 std::string CalibrationText(const CalibrateOptions& options, const Calibration& calibration);

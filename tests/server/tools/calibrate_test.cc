@@ -6,7 +6,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "engine/policy/hardware_file.h"
 #include "tests/support/status_matchers.h"
@@ -15,7 +14,9 @@
 namespace nightshift {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CalibrateTest : public ::testing::Test {
  protected:
@@ -53,17 +54,25 @@ TEST_F(CalibrateTest, SeesBeforeItMeasuresThatTheProfileHasNoPlace) {
 }
 
 TEST_F(CalibrateTest, SaysWhenTheProfileIsNoLongerOfThisMachine) {
-  ::setenv("NIGHTSHIFT_CACHE", folder_.path().c_str(), 1);
-  options_.output.clear();
-  ASSERT_OK(options_.Resolve());
   const int64_t limit = options_.calibration.memory_limit_bytes;
-  EXPECT_EQ(StaleProfileNote(folder_.path(), limit), "");  // none yet
-  ASSERT_OK(RunCalibrate(options_, RealClock()));
-  EXPECT_EQ(StaleProfileNote(folder_.path(), limit), "");
-  const std::string note = StaleProfileNote(folder_.path(), 2 * limit);
-  ::unsetenv("NIGHTSHIFT_CACHE");
-  EXPECT_THAT(note, HasSubstr("memory was 1.0 GiB, is 2.0 GiB"));
-  EXPECT_THAT(note, HasSubstr("nightshift calibrate"));
+  ASSERT_OK_AND_ASSIGN(const Calibration measured, RunCalibrate(options_, RealClock()));
+  EXPECT_EQ(ProfileNote("", measured.profile, folder_.path(), limit), "");
+  EXPECT_EQ(ProfileNote("mine.json", measured.profile, folder_.path(), limit), "");
+  EXPECT_THAT(ProfileNote("", measured.profile, folder_.path(), 2 * limit),
+              AllOf(HasSubstr("is stale: memory was 1.0 GiB, is 2.0 GiB"),
+                    HasSubstr("nightshift calibrate")));
+}
+
+TEST_F(CalibrateTest, SaysOfWhichMachineAProfileIsThatIsNotOfThisOne) {
+  const int64_t limit = options_.calibration.memory_limit_bytes;
+  ASSERT_OK_AND_ASSIGN(HardwareProfile known, FindHardwareProfile("t4"));
+  EXPECT_THAT(ProfileNote("t4", known, folder_.path(), limit),
+              AllOf(HasSubstr("--hardware t4: the profile t4 is of published figures"),
+                    HasSubstr("this machine is processor: "), HasSubstr("memory: 1.0 GiB")));
+  known.fingerprint = "processor: another\ndevice: another";
+  EXPECT_THAT(ProfileNote("far.json", known, folder_.path(), limit),
+              AllOf(HasSubstr("is of another machine: processor was another, is "),
+                    Not(HasSubstr("device was")), HasSubstr("plans are for that machine")));
 }
 
 TEST_F(CalibrateTest, RefusesOptionsOutOfRangeByNameAndValue) {
