@@ -8,31 +8,27 @@
 // Usage: plan_accuracy [short | long | CASE] [HARDWARE.json]
 // CASE runs the settings whose names contain it. The profile is that of `nightshift calibrate`
 // unless given.
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
+#include <cstdio>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 #include "engine/engine.h"
-#include "engine/model/known_shapes.h"
 #include "engine/model/pack.h"
-#include "engine/model/random_pack.h"
 #include "engine/policy/discrete_form.h"
 #include "engine/policy/hardware_file.h"
 #include "engine/policy/sweep_simulation.h"
 #include "kernels/base/status_macros.h"
 #include "tests/bench/engine_job.h"
+#include "tests/bench/plan_jobs.h"
 
 namespace nightshift {
 namespace {
@@ -47,21 +43,6 @@ struct Setting {
   std::function<void(EngineOptions&)> adjust;
   bool is_long = false;
 };
-
-WorkloadProfile Equal(int64_t prompt_tokens, int64_t output_tokens, int64_t requests) {
-  WorkloadProfile workload;
-  workload.classes = {{prompt_tokens, output_tokens, requests}};
-  return workload;
-}
-
-// Outputs of 1/8 to 8/8 of the most.
-WorkloadProfile Skewed(int64_t prompt_tokens, int64_t most_output_tokens, int64_t requests) {
-  WorkloadProfile workload;
-  for (int64_t i = 1; i <= 8; ++i) {
-    workload.classes.push_back({prompt_tokens, most_output_tokens * i / 8, requests / 8});
-  }
-  return workload;
-}
 
 std::vector<Setting> Settings() {
   const auto small_sweeps = [](EngineOptions& options) {
@@ -125,42 +106,6 @@ std::vector<Setting> Settings() {
   };
 }
 
-// Of random weights, made when it is not there.
-absl::StatusOr<std::string> PackOf(const std::string& shape) {
-  if (shape.empty()) {
-    return QuickstartPack();
-  }
-  const std::string path = absl::StrCat(
-      std::filesystem::path(QuickstartPack()).parent_path().string(), "/random-", shape, "-bf16");
-  if (!std::filesystem::exists(path)) {
-    RandomPackOptions options;
-    options.output = path;
-    ASSIGN_OR_RETURN(options.shape, FindKnownShape(shape));
-    RETURN_IF_ERROR(WriteRandomPack(options).status());
-  }
-  return path;
-}
-
-// In random order, as a queue has them.
-std::vector<EngineRequest> RequestsOf(const WorkloadProfile& workload, int64_t vocabulary) {
-  std::mt19937_64 random(2);
-  std::uniform_int_distribution<int32_t> draw(100, static_cast<int32_t>(vocabulary) - 1);
-  std::vector<EngineRequest> requests;
-  for (const WorkloadClass& one : workload.classes) {
-    for (int64_t i = 0; i < one.requests; ++i) {
-      EngineRequest& request = requests.emplace_back();
-      request.id = requests.size();
-      std::generate_n(std::back_inserter(request.prompt), one.prompt_tokens,
-                      [&] { return draw(random); });
-      request.sampling.temperature = 0.0F;
-      request.sampling.ignore_eos = true;
-      request.sampling.max_output_tokens = one.output_tokens;
-    }
-  }
-  std::shuffle(requests.begin(), requests.end(), random);
-  return requests;
-}
-
 void Print(const Setting& setting, const char* what, const char* unit, double predicted,
            double observed) {
   absl::PrintF(R"({"bench": "plan_accuracy", "case": "%s, %s", "value": %.4g, "unit": "%s", )"
@@ -184,7 +129,7 @@ void PrintLanes(const SimulatedRun& run, const EngineUsage& usage) {
 
 absl::Status Run(const Setting& setting, const HardwareProfile& machine) {
   EngineOptions options;
-  ASSIGN_OR_RETURN(options.pack_path, PackOf(setting.shape));
+  ASSIGN_OR_RETURN(options.pack_path, PackOfShape(setting.shape));
   setting.adjust(options);
   ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(options.pack_path));
   const HardwareProfile hardware =
