@@ -152,12 +152,16 @@ std::vector<Override> Overrides(bool is_discrete) {
   return overrides;
 }
 
-bool AreSame(const EngineOptions& a, const EngineOptions& b) {
+// For a job of so many requests.
+bool AreSame(const EngineOptions& a, const EngineOptions& b, int64_t requests) {
   const auto same = [](const TierShares& one, const TierShares& other) {
     return std::abs(one.of_device() - other.of_device()) < 0.01 &&
            std::abs(one.of_host() - other.of_host()) < 0.01;
   };
-  return a.max_block_requests == b.max_block_requests && a.max_sweep_tokens == b.max_sweep_tokens &&
+  const auto block = [&](const EngineOptions& options) {
+    return std::min(options.max_block_requests, requests);
+  };
+  return block(a) == block(b) && a.max_sweep_tokens == b.max_sweep_tokens &&
          a.max_batch_tokens == b.max_batch_tokens &&
          a.prompt_chunk_tokens == b.prompt_chunk_tokens && a.tiers.schedule == b.tiers.schedule &&
          a.tiers.buffering == b.tiers.buffering &&
@@ -193,8 +197,9 @@ absl::StatusOr<std::vector<Way>> WaysOf(const Setting& setting, const HardwarePr
   ASSIGN_OR_RETURN(const RunPlan chosen, PlanRun(request));
   std::vector<Way> ways = {{"the plan", chosen.options, chosen.predicted.tokens_per_s, {}}};
   const auto add = [&](const std::string& name, const EngineOptions& options, double predicted) {
-    const bool is_known = std::any_of(
-        ways.begin(), ways.end(), [&](const Way& way) { return AreSame(way.options, options); });
+    const bool is_known = std::any_of(ways.begin(), ways.end(), [&](const Way& way) {
+      return AreSame(way.options, options, setting.workload.requests());
+    });
     if (!is_known && ways.size() <= kAlternatives) {
       ways.push_back({name, options, predicted, {}});
     }
