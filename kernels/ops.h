@@ -135,7 +135,8 @@ class Ops {
   virtual ~Ops() = default;
 
   // out[t] = table[ids[t]] (+ out[t] when `accumulate`). table [V, E] in the matmul layout.
-  // ids in [0, V); rows whose id no shard of the table has stay as they are. In compute type bf16 values are those of the stored (rounded) table.
+  // ids in [0, V); rows whose id no shard of the table has stay as they are. In compute type bf16
+  // values are those that a matmul would multiply by: of bf16, also where groups stand for others.
   virtual void EmbeddingGather(const WeightView& table, std::span<const int32_t> ids,
                                bool accumulate, MatrixView out) = 0;
   // out = x / sqrt(mean(x^2) + epsilon) * weight. x, out [T, E]; may be the same.

@@ -38,7 +38,8 @@ constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Whole panels of 64 output rows of one matmul weight, in the layout above, of a float type.
+// Whole panels of 64 output rows of one matmul weight, in the layout above, of a float type or of
+// integer groups (group_format.h).
 struct WeightShardView {
   const std::byte* data = nullptr;  // 64-byte aligned
   DType dtype = DType::kF32;
@@ -51,8 +52,6 @@ struct WeightShardView {
   }
   int64_t padded_inputs() const { return RoundUp(inputs, kInputsMultiple); }
   int64_t panels() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
-  // Elements (not bytes) of one panel.
-  int64_t panel_elements() const { return kPanelOutputs * padded_inputs(); }
 };
 
 // A whole matmul weight [N, K] as its shards in order of first_output.

@@ -8,6 +8,7 @@
 #include "engine/model/scratch.h"
 #include "engine/sampling/sampler.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/group_format.h"
 
 namespace nightshift {
 namespace {
@@ -174,7 +175,7 @@ void OutputHead::ForEachChunk(Look look, const UseChunk& use) {
       WeightShardView chunk = shard;
       chunk.first_output = 0;
       chunk.outputs = std::min(kChunkTokens, shard.outputs - first);
-      chunk.data += first / kPanelOutputs * shard.panel_elements() * FloatBytes(shard.dtype);
+      chunk.data += first / kPanelOutputs * PanelBytes(shard.dtype, shard.inputs);
       use(chunk, static_cast<int32_t>(shard.first_output + first));
     }
   };

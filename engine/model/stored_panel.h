@@ -8,28 +8,9 @@
 #include <span>
 
 #include "kernels/dtype.h"
+#include "kernels/group_format.h"
 
 namespace nightshift {
-
-// A type of integer groups: value = scale * (code - zero) + minimum.
-struct GroupFormat {
-  int bits = 8;        // 4: two codes a byte, the even k in the low half
-  int64_t group = 32;  // consecutive k that share scale and minimum
-  bool has_minimum = false;
-  int zero = 0;  // 8 for 4-bit symmetric types; 8-bit symmetric codes are signed bytes
-};
-
-// Nothing for float types and super-blocks.
-std::optional<GroupFormat> GroupFormatOf(DType dtype);
-
-// Offsets of the planes of one panel of a group type, whose codes come first.
-struct PanelPlanes {
-  int64_t padded_inputs = 0;
-  int64_t scales = 0;    // fp16 [groups][64]
-  int64_t minimums = 0;  // fp16 [groups][64], if the type has them
-  int64_t bytes = 0;
-};
-PanelPlanes PlanesOf(DType dtype, int64_t inputs);
 
 // The type with this number in a pack, or nothing.
 std::optional<DType> StoredDType(int64_t number);

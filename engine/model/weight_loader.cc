@@ -6,6 +6,7 @@
 #include "engine/model/stored_panel.h"
 #include "kernels/base/check.h"
 #include "kernels/convert.h"
+#include "kernels/group_format.h"
 #include "kernels/panel_layout.h"
 
 namespace nightshift {
@@ -24,8 +25,8 @@ void RoundToBF16(DType source_type, const std::byte* source, int64_t count, std:
   }
 }
 
-// One panel to the type that ops read.
-void ConvertPanel(const TensorEntry& tensor, std::span<const std::byte> stored, DType loaded,
+// One panel to a float type; of floats to BF16.
+void ConvertPanel(const TensorEntry& tensor, std::span<const std::byte> stored, DType type,
                   std::byte* target) {
   if (IsFloat(tensor.dtype)) {
     RoundToBF16(tensor.dtype, stored.data(), PanelElements(kPanelOutputs, tensor.inputs), target);
@@ -35,14 +36,23 @@ void ConvertPanel(const TensorEntry& tensor, std::span<const std::byte> stored, 
   for (int64_t input = 0; input < tensor.inputs; input += kExpandedPieceInputs) {
     const int64_t count =
         ExpandPiece(tensor.dtype, stored, tensor.inputs, input, expanded.data()) * kPanelOutputs;
-    RoundFromF32(expanded.data(), count, loaded, target);
-    target += count * FloatBytes(loaded);
+    RoundFromF32(expanded.data(), count, type, target);
+    target += count * FloatBytes(type);
   }
+}
+
+int64_t BytesOf(const TensorEntry& tensor, int64_t outputs, ComputeType compute_type) {
+  return RoundUp(outputs, kPanelOutputs) / kPanelOutputs *
+         PanelBytes(LoadedDType(tensor.dtype, compute_type), tensor.inputs);
 }
 
 }  // namespace
 
 DType LoadedDType(DType stored, ComputeType compute_type) {
+  return GroupFormatOf(stored) ? stored : ExpandedDType(stored, compute_type);
+}
+
+DType ExpandedDType(DType stored, ComputeType compute_type) {
   if (compute_type == ComputeType::kBF16) {
     return DType::kBF16;
   }
@@ -50,30 +60,27 @@ DType LoadedDType(DType stored, ComputeType compute_type) {
 }
 
 int64_t LoadedShardBytes(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type) {
-  return PanelElements(tensor.shards[shard_index].outputs, tensor.inputs) *
-         FloatBytes(LoadedDType(tensor.dtype, compute_type));
+  return BytesOf(tensor, tensor.shards[shard_index].outputs, compute_type);
 }
 
 int64_t LoadedBytes(const TensorEntry& tensor, ComputeType compute_type) {
-  return PanelElements(tensor.outputs, tensor.inputs) *
-         FloatBytes(LoadedDType(tensor.dtype, compute_type));
+  return BytesOf(tensor, tensor.outputs, compute_type);
 }
 
 void ExpandShard(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type,
                  std::span<const std::byte> stored, std::span<std::byte> target,
                  WorkerPool& workers) {
   CHECK(tensor.layout == TensorLayout::kMatMul);
+  const DType expanded = ExpandedDType(tensor.dtype, compute_type);
   CHECK_EQ(static_cast<int64_t>(target.size()),
-           LoadedShardBytes(tensor, shard_index, compute_type));
-  const DType loaded = LoadedDType(tensor.dtype, compute_type);
+           PanelElements(tensor.shards[shard_index].outputs, tensor.inputs) * FloatBytes(expanded));
   const size_t panel_bytes = static_cast<size_t>(StoredPanelBytes(tensor.dtype, tensor.inputs));
-  const size_t loaded_bytes =
-      static_cast<size_t>(PanelElements(kPanelOutputs, tensor.inputs) * FloatBytes(loaded));
-  const int64_t num_panels = static_cast<int64_t>(target.size() / loaded_bytes);
+  const size_t expanded_bytes = static_cast<size_t>(PanelBytes(expanded, tensor.inputs));
+  const int64_t num_panels = static_cast<int64_t>(target.size() / expanded_bytes);
   workers.ParallelFor(num_panels, [&](int64_t panel, int /*worker*/) {
     const size_t index = static_cast<size_t>(panel);
-    ConvertPanel(tensor, stored.subspan(index * panel_bytes, panel_bytes), loaded,
-                 target.data() + index * loaded_bytes);
+    ConvertPanel(tensor, stored.subspan(index * panel_bytes, panel_bytes), expanded,
+                 target.data() + index * expanded_bytes);
   });
 }
 

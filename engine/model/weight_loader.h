@@ -1,8 +1,10 @@
 // What a pack's tensors become in memory: the form that ops of one compute type read.
 //
-// f32: F32, F16 and BF16 weights stay as stored, quantised ones are expanded to F32.
-// bf16: everything becomes BF16, rounded to nearest even; for quantised weights that is a second
-// rounding after the quantisation (`model show` says so).
+// Integer groups stay as stored: ops expand them a block at a time, to f32 or, in bf16, to bf16,
+// which is a second rounding after the quantisation (`model show` says so).
+// f32: F32, F16 and BF16 weights stay as stored, super-blocks are expanded to F32.
+// bf16: floats and super-blocks become BF16, rounded to nearest even, of quantised weights the
+// second time.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +20,16 @@ namespace nightshift {
 // The type that a matmul weight stored as `stored` has in memory.
 DType LoadedDType(DType stored, ComputeType compute_type);
 
-// Bytes of one shard, or of all shards of a matmul tensor, in memory: panels of 64 outputs, inputs
-// padded to 32.
+// Bytes of one shard, or of all shards of a matmul tensor, in memory: whole panels of 64 outputs.
 int64_t LoadedShardBytes(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type);
 int64_t LoadedBytes(const TensorEntry& tensor, ComputeType compute_type);
 
-// Brings the stored bytes of a matmul tensor's shard to the form that ops read, one panel a task.
-// `target` is exactly LoadedShardBytes long and 64-byte aligned. For shards of another type than
-// LoadedDType; others are read as they are stored.
+// The float type that quantised weights, or floats of another type, are expanded to.
+DType ExpandedDType(DType stored, ComputeType compute_type);
+
+// Expands the stored bytes of a matmul tensor's shard to panels of ExpandedDType, one panel a task.
+// `target` is exactly as long as these and 64-byte aligned. Called where that is LoadedDType and
+// not how the shard is stored.
 void ExpandShard(const TensorEntry& tensor, size_t shard_index, ComputeType compute_type,
                  std::span<const std::byte> stored, std::span<std::byte> target,
                  WorkerPool& workers);

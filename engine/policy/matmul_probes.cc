@@ -9,6 +9,7 @@
 #include "engine/model/stored_panel.h"
 #include "engine/model/weight_loader.h"
 #include "engine/policy/compute_probes.h"
+#include "kernels/group_format.h"
 #include "kernels/panel_layout.h"
 
 namespace nightshift {
@@ -29,10 +30,13 @@ struct MatrixSize {
   int64_t outputs;
 };
 constexpr MatrixSize kMatrixSizes[] = {{kInputs, kInputs}, {512, 1024}};
-constexpr MatmulKind kMatmulKinds[] = {{ComputeType::kBF16, DType::kBF16},
-                                       {ComputeType::kF32, DType::kF32},
-                                       {ComputeType::kF32, DType::kF16},
-                                       {ComputeType::kF32, DType::kBF16}};
+constexpr MatmulKind kMatmulKinds[] = {
+    {ComputeType::kBF16, DType::kBF16},  {ComputeType::kF32, DType::kF32},
+    {ComputeType::kF32, DType::kF16},    {ComputeType::kF32, DType::kBF16},
+    {ComputeType::kBF16, DType::kU4G64}, {ComputeType::kF32, DType::kU4G64},
+    {ComputeType::kBF16, DType::kI8G64}, {ComputeType::kF32, DType::kI8G64}};
+// Groups differ from floats with few rows; their rate has settled long before.
+constexpr int64_t kMostGroupRows = 256;
 
 MatrixView Rows(std::byte* memory, int64_t rows, int64_t columns) {
   return {reinterpret_cast<float*>(memory), rows, columns, columns};
@@ -73,14 +77,14 @@ class MatmulProbe {
         walk_(bench.memory) {}
 
   double MultiplyMatrix() {
-    const auto bytes =
-        static_cast<size_t>(PanelElements(outputs_, size_.inputs) * FloatBytes(kind_.weights));
+    const auto bytes = static_cast<size_t>(RoundUp(outputs_, kPanelOutputs) / kPanelOutputs *
+                                           PanelBytes(kind_.weights, size_.inputs));
     for (int64_t first = 0; first < size_.outputs; first += outputs_) {
       ops_.MatMul({.x = x_,
                    .weight = {.data = walk_.Next(bytes).data(),
                               .dtype = kind_.weights,
                               .first_output = first,
-                              .outputs = outputs_,
+                              .outputs = std::min(outputs_, size_.outputs - first),
                               .inputs = size_.inputs},
                    .out = out_,
                    .same_x = first > 0});
@@ -92,13 +96,14 @@ class MatmulProbe {
   Ops& ops_;
   const MatmulKind kind_;
   const MatrixSize size_;
-  const int64_t outputs_;  // of a shard; divides those of the matrix
+  const int64_t outputs_;  // of a full shard
   const MatrixView x_;
   const MatrixView out_;
   Walk walk_;
 };
 
-// Full shards of one type.
+// Full shards of one type. Of groups it tells what keys and values that are stored so would cost:
+// weights are multiplied as they are.
 class UnpackProbe {
  public:
   UnpackProbe(const ProbeBench& bench, DType dtype, ComputeType compute)
@@ -112,7 +117,8 @@ class UnpackProbe {
   }
 
   double ExpandShard() {
-    const auto bytes = static_cast<size_t>(LoadedShardBytes(tensor_, 0, compute_));
+    const auto bytes = static_cast<size_t>(PanelElements(tensor_.outputs, tensor_.inputs) *
+                                           FloatBytes(ExpandedDType(tensor_.dtype, compute_)));
     const auto target = bench_.scratch.subspan(static_cast<size_t>(kUnpackOffset), bytes);
     nightshift::ExpandShard(tensor_, 0, compute_,
                             walk_.Next(static_cast<size_t>(tensor_.shards[0].bytes)), target,
@@ -146,11 +152,17 @@ void FillProbeMemory(std::span<std::byte> memory, WorkerPool& workers) {
 void AddMatmulProbes(const ProbeBench& bench, ComputeRates& rates,
                      std::vector<Measurement>& measurements) {
   for (const MatmulKind& kind : kMatmulKinds) {
+    const bool is_groups = !IsFloat(kind.weights);
+    const int64_t most_rows =
+        is_groups ? std::min(bench.most_rows, kMostGroupRows) : bench.most_rows;
     for (const MatrixSize& size : kMatrixSizes) {
+      if (is_groups && size.inputs != kInputs) {
+        continue;
+      }
       const size_t index = rates.matmul.size();
       rates.matmul.push_back(
           {.compute = kind.compute, .weights = kind.weights, .inputs = size.inputs, .flops = {}});
-      for (int64_t rows = 1; rows <= bench.most_rows; rows *= 2) {
+      for (int64_t rows = 1; rows <= most_rows; rows *= 2) {
         const auto probe = std::make_shared<MatmulProbe>(bench, kind, size, rows);
         measurements.push_back(
             {.name = absl::StrCat("matmul of ", rows, " rows, ", ComputeTypeName(kind.compute),
@@ -171,7 +183,7 @@ void AddUnpackProbes(const ProbeBench& bench, ComputeRates& rates,
   for (const ComputeType compute : {ComputeType::kBF16, ComputeType::kF32}) {
     for (int64_t number = 0; number <= UINT8_MAX; ++number) {
       const std::optional<DType> dtype = StoredDType(number);
-      if (!dtype || LoadedDType(*dtype, compute) == *dtype) {
+      if (!dtype || ExpandedDType(*dtype, compute) == *dtype) {
         continue;
       }
       const auto probe = std::make_shared<UnpackProbe>(bench, *dtype, compute);

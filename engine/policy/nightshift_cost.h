@@ -7,8 +7,9 @@
 // the longest of its lanes. Within a sweep what a lane takes is linear in the nine shares:
 //
 //   compute  matmuls by the curve of rows a batch, attention of prompts and of what decodes on the
-//            device, work between matmuls, a step's overhead for each streamed shard, unpacking of
-//            compressed shards that are not on the device, for each batch
+//            device, work between matmuls, a step's overhead for each streamed shard, for each batch
+//            expanding of super-blocks that are not on the device, and of integer groups where the
+//            machine has no rate of multiplying them as they are
 //   read     weights, pages and rows on disk; through a ring that is shorter than a layer's
 //            attention also the time in which it is full
 //   upload, download, write    as the steps move them; with unified memory none of the first two
@@ -17,8 +18,9 @@
 // Shards of the embedding are waited for; experts, read when they are known, are a phase of their
 // own. Memory is what the pools allocate (memory_plan.h), the rings in proportion to what is
 // streamed. Compression: weights beside the device take their stored bytes, on the device those
-// that ops read; compressed keys and values are unpacked at each use by the device, and read in
-// place by the host (FlexGen's model, extended by compression terms).
+// that ops read, which of integer groups are the same; compressed keys and values are unpacked at
+// each use by the device, and read in place by the host (FlexGen's model, extended by compression
+// terms).
 #pragma once
 
 #include <map>

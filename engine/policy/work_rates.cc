@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "kernels/base/check.h"
+#include "kernels/group_format.h"
 
 namespace nightshift {
 namespace {
@@ -33,6 +35,16 @@ double Doublings(int64_t a, int64_t b) {
 // Beyond any number of doublings.
 constexpr double kOtherKind = 1000.0;
 constexpr double kOtherWeights = 100.0;
+constexpr double kOtherGroups = 50.0;  // of as many bits
+
+double OtherWeights(DType a, DType b) {
+  if (a == b) {
+    return 0.0;
+  }
+  const std::optional<GroupFormat> of_a = GroupFormatOf(a);
+  const std::optional<GroupFormat> of_b = GroupFormatOf(b);
+  return of_a && of_b && of_a->bits == of_b->bits ? kOtherGroups : kOtherWeights;
+}
 
 }  // namespace
 
@@ -46,9 +58,13 @@ WorkRates::WorkRates(const HardwareProfile& profile, ComputeType compute_type)
 double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const {
   const MatmulRate* nearest = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
     return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
-           (entry.weights == loaded ? 0.0 : kOtherWeights) + Doublings(entry.inputs, inputs);
+           OtherWeights(entry.weights, loaded) + Doublings(entry.inputs, inputs);
   });
   CHECK(nearest != nullptr);
+  // Where no groups were multiplied, they are unpacked for each matmul.
+  const double unpacking = !IsFloat(loaded) && IsFloat(nearest->weights)
+                               ? UnpackSeconds(loaded, flops / (2.0 * std::max(rows, 1.0)))
+                               : 0.0;
   const double rate = nearest->flops.At(std::max(rows, 1.0));
   // The nearest on the other side of `inputs`.
   const MatmulRate* other = nullptr;
@@ -60,11 +76,11 @@ double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, doub
     }
   }
   if (other == nullptr) {
-    return FactorOf(LaneId::kCompute) * flops / rate;
+    return unpacking + FactorOf(LaneId::kCompute) * flops / rate;
   }
   const double way = Doublings(nearest->inputs, inputs) / Doublings(nearest->inputs, other->inputs);
-  return FactorOf(LaneId::kCompute) * flops /
-         std::lerp(rate, other->flops.At(std::max(rows, 1.0)), way);
+  return unpacking + FactorOf(LaneId::kCompute) * flops /
+                         std::lerp(rate, other->flops.At(std::max(rows, 1.0)), way);
 }
 
 double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const {

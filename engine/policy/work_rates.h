@@ -13,7 +13,8 @@
 namespace nightshift {
 
 // What was not measured as asked for is taken from the nearest that was: of a matmul another type
-// of weights, of attention another width of heads. Between two numbers of inputs of a matmul the
+// of weights (of integer groups those of as many bits, else floats, and unpacking them), of
+// attention another width of heads. Between two numbers of inputs of a matmul the
 // rate is interpolated over the logarithm.
 class WorkRates {
  public:

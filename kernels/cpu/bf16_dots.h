@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/group_tile.h"
 #include "kernels/cpu/matmul_tile.h"
 
 namespace nightshift::cpu {
@@ -18,7 +19,10 @@ bool HasBF16Dots();
 // HasBF16Dots().
 void RoundForDots(const float* source, int64_t count, std::byte* target);
 
-// Of kind kBF16Dots; only where HasBF16Dots().
+// Of the kinds kBF16Dots and kGroupsDots; only where HasBF16Dots().
 const TileKernel& BF16DotKernel();
+
+// Of kind kGroupsDots (bf16_group_dots.cc); only where HasBF16Dots().
+const GroupKernel& GroupDotKernel();
 
 }  // namespace nightshift::cpu

@@ -9,10 +9,11 @@
 #include "kernels/convert.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/gather_row.h"
 #include "kernels/cpu/head_reduce.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/row_ops.h"
-#include "kernels/panel_layout.h"
+#include "kernels/group_format.h"
 
 namespace nightshift::cpu {
 namespace {
@@ -27,50 +28,6 @@ constexpr int64_t kMaxMatMulRows = 512;
 void CheckSameShape(MatrixView a, MatrixView b) {
   CHECK_EQ(a.rows, b.rows);
   CHECK_EQ(a.columns, b.columns);
-}
-
-float Widen(float value, DType) {
-  return value;
-}
-
-float Widen(uint16_t bits, DType type) {
-  return type == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
-}
-
-// out[k] (+)= input k of output n of the shard. Pairs of inputs lie in lines of their own, a stride
-// that caches do not fetch ahead of.
-template <typename T>
-void GatherOutput(const WeightShardView& shard, int64_t n, bool accumulate, float* out) {
-  constexpr int64_t kPairsAhead = 24;
-  constexpr int64_t kPairBytes = 2 * kPanelOutputs * static_cast<int64_t>(sizeof(T));
-  const std::byte* source =
-      shard.data + PanelOffset(n, 0, shard.padded_inputs()) * static_cast<int64_t>(sizeof(T));
-  for (int64_t k = 0; k < shard.inputs; k += 2, source += kPairBytes) {
-    __builtin_prefetch(source + kPairsAhead * kPairBytes);
-    T pair[2];
-    std::memcpy(pair, source, sizeof(pair));
-    const int64_t count = std::min<int64_t>(2, shard.inputs - k);
-    for (int64_t i = 0; i < count; ++i) {
-      const float value = Widen(pair[i], shard.dtype);
-      out[k + i] = accumulate ? out[k + i] + value : value;
-    }
-  }
-}
-
-void GatherWeightRow(const WeightView& table, int64_t id, bool accumulate, float* out) {
-  const auto after = std::upper_bound(
-      table.shards.begin(), table.shards.end(), id,
-      [](int64_t row, const WeightShardView& shard) { return row < shard.first_output; });
-  if (after == table.shards.begin() || !(after - 1)->Has(id)) {
-    return;
-  }
-  const WeightShardView& shard = *(after - 1);
-  const int64_t n = id - shard.first_output;
-  if (shard.dtype == DType::kF32) {
-    GatherOutput<float>(shard, n, accumulate, out);
-  } else {
-    GatherOutput<uint16_t>(shard, n, accumulate, out);
-  }
 }
 
 // One row of a ragged batch: the span's row-th.
@@ -133,7 +90,11 @@ void CpuOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> i
   CHECK_EQ(out.columns, table.inputs);
   // Each pair of k is a cache line of its own: dearer than reading a row.
   ForEachRow(out.rows, out.columns * 4, [&](int64_t row, int) {
-    GatherWeightRow(table, ids[static_cast<size_t>(row)], accumulate, out.row(row));
+    GatherRow({.table = table,
+               .id = ids[static_cast<size_t>(row)],
+               .rounds = compute_type_ == ComputeType::kBF16,
+               .accumulate = accumulate,
+               .out = out.row(row)});
   });
 }
 
@@ -165,6 +126,10 @@ void CpuOps::HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, 
 TileKind CpuOps::TileKindOf(DType weight_type) const {
   if (weight_type == DType::kF32) return TileKind::kF32;
   if (weight_type == DType::kF16) return TileKind::kF16;
+  if (!IsFloat(weight_type)) {
+    if (has_bf16_dots_) return TileKind::kGroupsDots;
+    return compute_type_ == ComputeType::kBF16 ? TileKind::kGroupsRounded : TileKind::kGroups;
+  }
   return has_bf16_dots_ ? TileKind::kBF16Dots : TileKind::kBF16;
 }
 
@@ -201,12 +166,15 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, M
   const int64_t inputs = args.x.columns;
   const RowTiles tiles = CutIntoTiles(kind, out.rows, inputs);
   const int64_t panels = weight.panels();
-  const int64_t panel_bytes = weight.panel_elements() * FloatBytes(weight.dtype);
+  const int64_t panel_bytes = PanelBytes(weight.dtype, inputs);
+  const std::optional<GroupFormat> format = GroupFormatOf(weight.dtype);
+  const PanelPlanes planes = format ? PlanesOf(weight.dtype, inputs) : PanelPlanes();
   // A unit is some tiles by some panels: the more of each, the less often are panels and packed
   // rows read; few enough for all threads. Tiles are the outer order.
   const int64_t wanted_units = 4 * pool_.num_threads();
-  const int64_t unit_panels =
-      tiles.are_few ? 1 : std::clamp<int64_t>(panels / wanted_units, 1, kMaxBlockPanels);
+  const int64_t unit_panels = tiles.are_few || tiles.take_codes
+                                  ? 1
+                                  : std::clamp<int64_t>(panels / wanted_units, 1, kMaxBlockPanels);
   const int64_t groups = (panels + unit_panels - 1) / unit_panels;
   const int64_t least_parts = (tiles.count * kMaxTileRows + kMaxBlockRows - 1) / kMaxBlockRows;
   const int64_t parts = std::max(least_parts, std::min(wanted_units / groups, tiles.count));
@@ -232,6 +200,8 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, M
                      .first_tile = part * tiles.count / parts,
                      .last_tile = (part + 1) * tiles.count / parts,
                      .panels = weight.data + first_panel * panel_bytes,
+                     .format = format.value_or(GroupFormat()),
+                     .planes = planes,
                      .num_panels = num_panels,
                      .panel_bytes = panel_bytes,
                      .bias = args.bias == nullptr ? nullptr : args.bias + column,
@@ -244,8 +214,9 @@ void CpuOps::MultiplyRowBlock(const MatMulArgs& args, const std::byte* packed, M
 
 void CpuOps::MatMul(const MatMulArgs& args) {
   const WeightShardView& weight = args.weight;
-  CHECK(IsFloat(weight.dtype));
-  CHECK(compute_type_ == ComputeType::kF32 || weight.dtype == DType::kBF16);
+  CHECK(IsReadByOps(weight.dtype));
+  CHECK(compute_type_ == ComputeType::kF32 || weight.dtype == DType::kBF16 ||
+        !IsFloat(weight.dtype));
   CHECK_EQ(args.x.columns, weight.inputs);
   CHECK_EQ(args.x.rows, args.out.rows);
   CHECK_EQ(weight.first_output % kPanelOutputs, 0);

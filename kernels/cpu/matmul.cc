@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/bf16_dots.h"
 #include "kernels/cpu/convert_simd.h"
+#include "kernels/cpu/group_tile.h"
 
 namespace nightshift::cpu {
 namespace {
@@ -21,8 +22,10 @@ int64_t PaddedInputs(int64_t inputs) {
   return RoundUp(inputs, kSegmentInputs);
 }
 
-int64_t WeightBytes(TileKind kind) {
-  return kind == TileKind::kF32 ? 4 : 2;
+// Of the 64 outputs of one input; of groups the codes.
+int64_t InputBytes(const BlockArgs& args) {
+  if (IsOfGroups(args.kind)) return kPanelOutputs * args.format.bits / 8;
+  return kPanelOutputs * (args.kind == TileKind::kF32 ? 4 : 2);
 }
 
 // Where input k (of a whole segment) of packed rows lies.
@@ -47,7 +50,7 @@ class PackedBlock {
 
 // A segment of one row; zeros behind `count`.
 void PackSegment(const float* source, int64_t count, const PackArgs& args, std::byte* target) {
-  if (args.kind == TileKind::kBF16Dots) {
+  if (args.kind == TileKind::kBF16Dots || args.kind == TileKind::kGroupsDots) {
     RoundForDots(source, count, target);
     return;
   }
@@ -69,8 +72,30 @@ struct PanelBlock {
 };
 
 const std::byte* BlockWeights(const BlockArgs& args, int64_t panel, int64_t first_input) {
-  return args.panels + panel * args.panel_bytes +
-         first_input * kPanelOutputs * WeightBytes(args.kind);
+  return args.panels + panel * args.panel_bytes + first_input * InputBytes(args);
+}
+
+GroupBlock GroupsOf(const BlockArgs& args, const PanelBlock& block) {
+  return {.format = args.format,
+          .planes = args.planes,
+          .panel = args.panels + block.panel * args.panel_bytes,
+          .inputs = args.inputs,
+          .first_input = block.first_input,
+          .pairs = (block.inputs + 1) / 2};
+}
+
+// Expands a block of weights where tiles do not read it in place. False where they do.
+bool Expand(const BlockArgs& args, const PanelBlock& block, float* expanded) {
+  const TileKernel& kernel = TileKernelOf(args.kind);
+  if (IsOfGroups(args.kind)) {
+    GroupKernelOf(args.kind).expand(GroupsOf(args, block), kernel.expanded_outputs,
+                                    reinterpret_cast<std::byte*>(expanded));
+    return true;
+  }
+  if (args.tiles.are_few || kernel.expand == nullptr) return false;
+  kernel.expand(BlockWeights(args, block.panel, block.first_input), (block.inputs + 1) / 2,
+                expanded);
+  return true;
 }
 
 // Writes the outputs of a tile of a panel from its sums.
@@ -90,11 +115,10 @@ void MultiplyInputs(const BlockArgs& args, const PanelBlock& block) {
   const TileKernel& kernel = TileKernelOf(args.kind);
   const RowTiles& tiles = args.tiles;
   const int64_t pairs = (block.inputs + 1) / 2;
-  const int64_t row_bytes = kPanelOutputs * WeightBytes(args.kind);
+  const int64_t row_bytes = InputBytes(args);
   const std::byte* weights = BlockWeights(args, block.panel, block.first_input);
   float* expanded = args.scratch + kMaxBlockSums;
-  const bool expands = !tiles.are_few && kernel.expand != nullptr;
-  if (expands) kernel.expand(weights, pairs, expanded);
+  const bool expands = Expand(args, block, expanded);
   const bool starts = block.first_input == 0;
   const bool ends = block.first_input + block.inputs == args.inputs;
   const int64_t first_row = tiles.FirstRow(args.first_tile);
@@ -132,22 +156,47 @@ void MultiplyInputs(const BlockArgs& args, const PanelBlock& block) {
   }
 }
 
+// One tile of rows by a panel's codes, which are read once, as a plain stream.
+void MultiplyByCodes(const BlockArgs& args, int64_t panel) {
+  const RowTiles& tiles = args.tiles;
+  for (int64_t first = 0; first < args.inputs; first += tiles.block_inputs) {
+    const PanelBlock block = {.panel = panel,
+                              .first_input = first,
+                              .inputs = std::min(tiles.block_inputs, args.inputs - first)};
+    const PackedBlock packed(tiles, args.inputs, first);
+    GroupKernelOf(args.kind).multiply(
+        {.x = args.packed + packed.Element(0, tiles.rows) * TileKernelOf(args.kind).input_bytes,
+         .starts = first == 0,
+         .sums = args.scratch},
+        GroupsOf(args, block), tiles.rows);
+  }
+  StoreTile(args, panel, 0, args.scratch);
+}
+
 }  // namespace
 
 RowTiles CutIntoTiles(TileKind kind, int64_t rows, int64_t inputs) {
   const TileKernel& kernel = TileKernelOf(kind);
   const bool are_few = rows <= kernel.most_few;
-  const int64_t tile_rows = are_few ? kernel.few_rows : kMaxTileRows;
+  // An odd input's neighbour must be 0, which only an expanded block has.
+  const bool take_codes =
+      IsOfGroups(kind) && rows <= GroupKernelOf(kind).most_in_place && inputs % 2 == 0;
+  const int64_t tile_rows = take_codes ? std::max<int64_t>(1, rows)
+                            : are_few  ? kernel.few_rows
+                                       : kMaxTileRows;
   int64_t block_inputs = kExpandedInputs;
-  if (are_few || kernel.expand == nullptr) {
+  if (IsOfGroups(kind)) {
+    block_inputs = kind == TileKind::kGroupsDots ? kExpandedDotInputs : kExpandedInputs;
+  } else if (are_few || kernel.expand == nullptr) {
     // As many equal blocks as come nearest to the size.
-    const int64_t panel_bytes = inputs * kPanelOutputs * WeightBytes(kind);
+    const int64_t panel_bytes = inputs * kPanelOutputs * (kind == TileKind::kF32 ? 4 : 2);
     const int64_t blocks = std::max<int64_t>(1, (panel_bytes + kBlockBytes / 2) / kBlockBytes);
     block_inputs = RoundUp((inputs + blocks - 1) / blocks, kSegmentInputs);
   }
   return {.rows = rows,
           .count = (rows + tile_rows - 1) / tile_rows,
           .are_few = are_few,
+          .take_codes = take_codes,
           .block_inputs = block_inputs};
 }
 
@@ -172,7 +221,14 @@ void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile) {
 
 void MultiplyBlock(const BlockArgs& args) {
   const RowTiles& tiles = args.tiles;
-  const bool rereads = tiles.count > 1 || TileKernelOf(args.kind).parts_few;
+  if (tiles.take_codes) {
+    for (int64_t panel = 0; panel < args.num_panels; ++panel) {
+      MultiplyByCodes(args, panel);
+    }
+    return;
+  }
+  const bool rereads =
+      tiles.count > 1 || TileKernelOf(args.kind).parts_few || IsOfGroups(args.kind);
   const int64_t block_inputs = tiles.are_few && rereads ? kSmallBlockInputs : tiles.block_inputs;
   for (int64_t first = 0; first < args.inputs; first += block_inputs) {
     const int64_t inputs = std::min(block_inputs, args.inputs - first);

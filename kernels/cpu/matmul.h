@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/matmul_tile.h"
+#include "kernels/group_format.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift::cpu {
@@ -14,6 +15,7 @@ struct RowTiles {
   int64_t rows = 0;
   int64_t count = 0;
   bool are_few = false;      // weights are read once, from memory
+  bool take_codes = false;   // integer groups are multiplied as they lie, not expanded before
   int64_t block_inputs = 0;  // rows are packed in blocks of inputs: [K/block][rows][block]
 
   int64_t FirstRow(int64_t tile) const { return tile * rows / count; }
@@ -40,9 +42,11 @@ inline constexpr int64_t kMaxBlockRows = 270;
 inline constexpr int64_t kMaxBlockPanels = 4;
 // Floats of the sums of a call.
 inline constexpr int64_t kMaxBlockSums = kMaxBlockPanels * kMaxBlockRows * kPanelOutputs;
-// Inputs of a block that is expanded: with the sums (270 KiB) and the rows' inputs (135 KiB) it
-// stays in a second-level cache of 512 KiB, a part of its width (AVX2: 8 KiB) in the first.
+// Inputs of a block that is expanded to f32: with the sums (270 KiB) and the rows' inputs (135 KiB)
+// it stays in a second-level cache of 512 KiB, a part of its width (AVX2: 8 KiB) in the first.
 inline constexpr int64_t kExpandedInputs = 128;
+// To bf16: the same bytes.
+inline constexpr int64_t kExpandedDotInputs = 2 * kExpandedInputs;
 // Floats of a worker's scratch: the sums of a call and an expanded block.
 inline constexpr int64_t kBlockScratch = kMaxBlockSums + kExpandedInputs * kPanelOutputs;
 
@@ -54,8 +58,12 @@ struct BlockArgs {
   int64_t inputs = 0;
   RowTiles tiles;  // of all rows
   int64_t first_tile = 0;
-  int64_t last_tile = 0;              // behind the last one
-  const std::byte* panels = nullptr;  // [..][K/2][64][2] of the kind's weights
+  int64_t last_tile = 0;  // behind the last one
+  // [..][K/2][64][2] of the kind's weights, or panels of integer groups
+  const std::byte* panels = nullptr;
+  // Of kinds of groups.
+  GroupFormat format;
+  PanelPlanes planes;
   int64_t num_panels = 0;
   int64_t panel_bytes = 0;
   const float* bias = nullptr;  // of the first panel's first output, or none

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include <hwy/cache_control.h>
 
@@ -208,10 +209,22 @@ TileKernel KernelOf() {
   return kernel;
 }
 
+// Weights come expanded for few rows, too.
+TileKernel KernelOfGroups() {
+  TileKernel kernel = KernelOf<float>();
+  std::copy(std::begin(kernel.many), std::end(kernel.many), std::begin(kernel.few));
+  kernel.few_rows = kMaxTileRows;
+  kernel.parts_few = false;
+  kernel.expand = nullptr;
+  return kernel;
+}
+
 const TileKernel& TileKernelSimd(TileKind kind) {
   static const TileKernel kF32 = KernelOf<float>();
   static const TileKernel kF16 = KernelOf<hwy::float16_t>();
   static const TileKernel kBF16 = KernelOf<hwy::bfloat16_t>();
+  static const TileKernel kGroups = KernelOfGroups();
+  if (IsOfGroups(kind)) return kGroups;
   return kind == TileKind::kF32 ? kF32 : kind == TileKind::kF16 ? kF16 : kBF16;
 }
 
@@ -240,7 +253,7 @@ HWY_EXPORT(TileKernelSimd);
 HWY_EXPORT(StoreSumsSimd);
 
 const TileKernel& TileKernelOf(TileKind kind) {
-  if (kind == TileKind::kBF16Dots) return BF16DotKernel();
+  if (kind == TileKind::kBF16Dots || kind == TileKind::kGroupsDots) return BF16DotKernel();
   return HWY_DYNAMIC_DISPATCH(TileKernelSimd)(kind);
 }
 

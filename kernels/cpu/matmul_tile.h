@@ -15,7 +15,15 @@ enum class TileKind : uint8_t {
   kF16,       // f32 inputs, weights widened
   kBF16,      // f32 inputs, weights widened
   kBF16Dots,  // bf16 inputs, two products a lane and instruction (VDPBF16PS)
+  // Integer groups, expanded: to f32, for f32 inputs; to bf16, kept as f32; to bf16 for dots.
+  kGroups,
+  kGroupsRounded,
+  kGroupsDots,
 };
+
+constexpr bool IsOfGroups(TileKind kind) {
+  return kind >= TileKind::kGroups;
+}
 
 // Rows are packed in segments of this many inputs: [K/64][rows of the tile][64], the last segment
 // padded with zeros, so that a tile's rows lie at fixed distances and in few cache lines.
@@ -50,7 +58,8 @@ struct TileKernel {
   MultiplyTile many[kMaxTileRows + 1] = {};
   // Writes a block's weights as f32 [64/W][K][W] for `many`, which costs as much as two rows and
   // spares every tile the widening and the strides. W = `expanded_outputs`, what a tile of
-  // kMaxTileRows multiplies at one time. None for kBF16Dots, whose weights stay in place.
+  // kMaxTileRows multiplies at one time. None for kBF16Dots, whose weights stay in place, and for
+  // groups, which GroupKernelOf expands, to the same form or to what dots read in place.
   void (*expand)(const std::byte* weights, int64_t pairs, float* target) = nullptr;
   int64_t expanded_outputs = kPanelOutputs;
 };

@@ -6,6 +6,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
+#include "kernels/group_format.h"
+#include "kernels/ops.h"
 #include "kernels/panel_layout.h"
 #include "tests/bench/kernel_bench.h"
 #include "tests/bench/reference_matmul.h"
@@ -18,10 +20,12 @@ struct MatMulType {
   ComputeType compute;
   DType weight;
 };
-constexpr MatMulType kMatMulTypes[] = {{"bf16", ComputeType::kBF16, DType::kBF16},
-                                       {"f32", ComputeType::kF32, DType::kF32},
-                                       {"f32xF16", ComputeType::kF32, DType::kF16},
-                                       {"f32xBF16", ComputeType::kF32, DType::kBF16}};
+constexpr MatMulType kMatMulTypes[] = {
+    {"bf16", ComputeType::kBF16, DType::kBF16},     {"f32", ComputeType::kF32, DType::kF32},
+    {"f32xF16", ComputeType::kF32, DType::kF16},    {"f32xBF16", ComputeType::kF32, DType::kBF16},
+    {"int4", ComputeType::kBF16, DType::kU4G64},    {"int8", ComputeType::kBF16, DType::kI8G64},
+    {"f32xint4", ComputeType::kF32, DType::kU4G64}, {"f32xint8", ComputeType::kF32, DType::kI8G64},
+    {"Q4_0", ComputeType::kBF16, DType::kI4G32},    {"Q4_1", ComputeType::kBF16, DType::kU4G32}};
 
 struct NamedShape {
   const char* name;
@@ -37,8 +41,27 @@ constexpr NamedShape kMatMulShapes[] = {{"SmolLM2", 1536, 576},
 // Multiplying what no other library does beside f32 and bf16 is measured at one shape, unless asked
 // for.
 bool IsUsual(const MatMulType& type, const NamedShape& shape) {
-  const bool is_mixed = type.compute == ComputeType::kF32 && type.weight != DType::kF32;
+  const bool is_mixed =
+      !IsFloat(type.weight) || (type.compute == ComputeType::kF32 && type.weight != DType::kF32);
   return !is_mixed || absl::string_view(shape.name) == "1B";
+}
+
+// Integer groups beside floats of the compute type, which move two to seven times as many bytes,
+// and beside the roof of their own bytes.
+void CompareGroups(KernelBench& bench, const std::string& name, const MatMulType& type,
+                   const MatMulArgs& args, const Work& work) {
+  const DType plain = type.compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const int64_t outputs = args.weight.outputs;
+  const Bytes weights(PanelElements(outputs, args.weight.inputs) * FloatBytes(plain));
+  MatMulArgs plain_args = args;
+  plain_args.weight = {weights.data(), plain, 0, outputs, args.weight.inputs};
+  Ops& ops = bench.ops(type.compute);
+  const auto multiply = [&] { ops.MatMul(args); };
+  bench.Compare(name, multiply, work,
+                {{.name = type.compute == ComputeType::kF32 ? "f32" : "bf16",
+                  .run = [&] { ops.MatMul(plain_args); },
+                  .amount = work.flops}});
+  bench.CompareWithRoof(name, multiply, work, type.compute);
 }
 
 void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& shape) {
@@ -49,13 +72,18 @@ void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& sha
     const std::string name = absl::StrFormat("matmul %s M=%d %s %dx%d", type.name, rows, shape.name,
                                              shape.inputs, shape.outputs);
     if (!bench.Wants(name)) continue;
-    const int64_t weight_bytes =
-        PanelElements(shape.outputs, shape.inputs) * FloatBytes(type.weight);
+    const int64_t weight_bytes = RoundUp(shape.outputs, kPanelOutputs) / kPanelOutputs *
+                                 PanelBytes(type.weight, shape.inputs);
     if (!weights.has_value()) weights.emplace(weight_bytes);
     const WeightShardView weight = {weights->data(), type.weight, 0, shape.outputs, shape.inputs};
     Matrix x(rows, shape.inputs);
     Matrix out(rows, shape.outputs);
     const double flops = 2.0 * static_cast<double>(rows * shape.outputs * shape.inputs);
+    if (!IsFloat(type.weight)) {
+      CompareGroups(bench, name, type, {.x = x.view, .weight = weight, .out = out.view},
+                    {.flops = flops, .bytes = static_cast<double>(weight_bytes)});
+      continue;
+    }
     std::vector<Reference> references;
     const MatMulShape reference_shape{rows, shape.outputs, shape.inputs};
     if (type.weight == DType::kF32 || type.compute == ComputeType::kBF16) {

@@ -14,6 +14,7 @@
 #include "kernels/convert.h"
 #include "kernels/cpu/bf16_dots.h"
 #include "kernels/device.h"
+#include "kernels/group_format.h"
 #include "kernels/panel_layout.h"
 #include "tests/support/naive_ops.h"
 
@@ -102,23 +103,34 @@ class Matrix {
   std::vector<float> values_;
 };
 
-// Random weights [N, K] of a float type: as floats, and packed as one shard.
+// Random weights [N, K] of a float type or of integer groups: as floats, and packed as one shard.
 struct RandomWeight {
   RandomWeight(DType dtype_in, int64_t outputs_in, int64_t inputs_in, uint64_t seed)
       : dtype(dtype_in),
         outputs(outputs_in),
         inputs(inputs_in),
-        values(naive::RoundTo(dtype_in, naive::RandomValues(outputs_in * inputs_in, seed))),
+        packed(RoundUp(outputs_in, kPanelOutputs) / kPanelOutputs *
+               PanelBytes(dtype_in, inputs_in)) {
+    if (IsFloat(dtype)) {
+      values = naive::RoundTo(dtype, naive::RandomValues(outputs * inputs, seed));
+      PackFloats();
+    } else {
+      FillGroups(seed);
+    }
+  }
+  // Floats of the type that are given.
+  RandomWeight(DType dtype_in, int64_t outputs_in, int64_t inputs_in, std::vector<float> values_in)
+      : dtype(dtype_in),
+        outputs(outputs_in),
+        inputs(inputs_in),
+        values(std::move(values_in)),
         packed(PanelElements(outputs_in, inputs_in) * FloatBytes(dtype_in)) {
-    const int64_t count = outputs * inputs;
-    std::vector<std::byte> typed(static_cast<size_t>(count * FloatBytes(dtype)));
-    RoundFromF32(values.data(), count, dtype, typed.data());
-    PackPanels(typed.data(), dtype, outputs, inputs, packed.data());
+    PackFloats();
   }
   WeightShardView shard() const { return Shard(0, outputs); }
   // Rows [first, first + count) as a shard; `first` is a multiple of 64.
   WeightShardView Shard(int64_t first, int64_t count) const {
-    const int64_t offset = first * RoundUp(inputs, kInputsMultiple) * FloatBytes(dtype);
+    const int64_t offset = first / kPanelOutputs * PanelBytes(dtype, inputs);
     return {packed.data() + offset, dtype, first, count, inputs};
   }
 
@@ -127,6 +139,57 @@ struct RandomWeight {
   int64_t inputs;
   std::vector<float> values;
   AlignedBytes packed;
+
+ private:
+  void PackFloats() {
+    const int64_t count = outputs * inputs;
+    std::vector<std::byte> typed(static_cast<size_t>(count * FloatBytes(dtype)));
+    RoundFromF32(values.data(), count, dtype, typed.data());
+    PackPanels(typed.data(), dtype, outputs, inputs, packed.data());
+  }
+  // Codes of every size, scales of both signs; codes of the padding are no zeros. The values by
+  // engine/model/pack_format.md, section 1.
+  void FillGroups(uint64_t seed) {
+    const GroupFormat format = *GroupFormatOf(dtype);
+    const PanelPlanes planes = PlanesOf(dtype, inputs);
+    const int64_t panels = RoundUp(outputs, kPanelOutputs) / kPanelOutputs;
+    const std::vector<float> draws = naive::RandomValues(panels * planes.bytes, seed);
+    for (int64_t i = 0; i < panels * planes.bytes; ++i) {
+      const int64_t in_panel = i % planes.bytes;
+      if (in_panel < planes.scales) {
+        packed.data()[i] =
+            static_cast<std::byte>(static_cast<int>(draws[static_cast<size_t>(i)] * 1e4F));
+      } else if (in_panel % 2 == 0) {
+        const uint16_t half = F32ToF16(0.03F * draws[static_cast<size_t>(i)]);
+        std::memcpy(packed.data() + i, &half, sizeof(half));
+      }
+    }
+    const auto half_at = [&](int64_t byte) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, packed.data() + byte, sizeof(bits));
+      return F16ToF32(bits);
+    };
+    for (int64_t n = 0; n < outputs; ++n) {
+      for (int64_t k = 0; k < inputs; ++k) {
+        const int64_t panel = n / 64 * planes.bytes;
+        const int64_t element = k / 2 * 128 + n % 64 * 2 + k % 2;
+        const int64_t number = (k / format.group * 64 + n % 64) * 2;
+        int code = 0;
+        if (format.bits == 4) {
+          const int pair = std::to_integer<int>(packed.data()[panel + element / 2]);
+          code = (k % 2 == 0 ? pair % 16 : pair / 16) - (format.has_minimum ? 0 : 8);
+        } else {
+          code = std::to_integer<int>(packed.data()[panel + element]);
+          code -= !format.has_minimum && code > 127 ? 256 : 0;
+        }
+        const double product = static_cast<double>(half_at(panel + planes.scales + number)) * code;
+        const double minimum = format.has_minimum
+                                   ? static_cast<double>(half_at(panel + planes.minimums + number))
+                                   : 0.0;
+        values.push_back(static_cast<float>(product + minimum));
+      }
+    }
+  }
 };
 
 // Bits, so that NaNs and the sign of zero count.

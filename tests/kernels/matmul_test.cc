@@ -9,10 +9,13 @@ struct Types {
   ComputeType compute;
   DType weight;
 };
-constexpr Types kTypes[] = {{ComputeType::kF32, DType::kF32},
-                            {ComputeType::kF32, DType::kF16},
-                            {ComputeType::kF32, DType::kBF16},
-                            {ComputeType::kBF16, DType::kBF16}};
+constexpr Types kTypes[] = {
+    {ComputeType::kF32, DType::kF32},    {ComputeType::kF32, DType::kF16},
+    {ComputeType::kF32, DType::kBF16},   {ComputeType::kBF16, DType::kBF16},
+    {ComputeType::kF32, DType::kU4G64},  {ComputeType::kF32, DType::kI8G32},
+    {ComputeType::kBF16, DType::kI4G64}, {ComputeType::kBF16, DType::kU8G32}};
+constexpr DType kGroupTypes[] = {DType::kI8G32, DType::kI4G32, DType::kU4G32, DType::kU4G64,
+                                 DType::kU8G32, DType::kU8G64, DType::kI8G64, DType::kI4G64};
 
 std::string Describe(const Types& types) {
   return std::string(ComputeTypeName(types.compute)) + " x " + DTypeName(types.weight);
@@ -36,8 +39,12 @@ class MatMulTest : public CpuTargetTest {
     const RandomWeight weight(types.weight, outputs, inputs, 1);
     std::vector<float> x = naive::RandomValues(rows * inputs, 2);
     const std::vector<float> out = Multiply(device, types.compute, weight, x);
-    if (types.compute == ComputeType::kBF16) x = naive::RoundTo(DType::kBF16, x);
-    ExpectWithin(out, naive::MatMul(x, weight.values, {}, outputs, inputs));
+    std::vector<float> values = weight.values;
+    if (types.compute == ComputeType::kBF16) {
+      x = naive::RoundTo(DType::kBF16, x);
+      values = naive::RoundTo(DType::kBF16, values);
+    }
+    ExpectWithin(out, naive::MatMul(x, values, {}, outputs, inputs));
   }
 };
 
@@ -49,6 +56,27 @@ TEST_P(MatMulTest, AgreesWithTheOracleForEachTypeAndShape) {
         for (const int64_t inputs : {1, 2, 31, 33, 100}) {
           ExpectOracle(*device, types, rows, outputs, inputs);
           if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Whatever way they take by the number of rows: multiplied on the way, or expanded before.
+TEST_P(MatMulTest, GroupsGiveTheBitsOfTheirValuesAsFloats) {
+  const auto device = CreateDevice(2);
+  for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
+    const DType plain = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+    for (const DType type : kGroupTypes) {
+      for (const int64_t inputs : {7, 100, 322}) {
+        const RandomWeight groups(type, 70, inputs, static_cast<uint64_t>(inputs));
+        const RandomWeight floats(plain, 70, inputs, groups.values);
+        for (const int64_t rows : {1, 2, 3, 4, 5, 10, 12, 13, 25}) {
+          SCOPED_TRACE(Describe({compute, type}) + ", " + std::to_string(rows) + " rows of " +
+                       std::to_string(inputs));
+          const std::vector<float> x = naive::RandomValues(rows * inputs, 2);
+          ASSERT_EQ(BitsOf(Multiply(*device, compute, groups, x)),
+                    BitsOf(Multiply(*device, compute, floats, x)));
         }
       }
     }
@@ -129,8 +157,9 @@ TEST_P(MatMulTest, MultipliesTheSameInputsByOneWeightAfterAnother) {
     SCOPED_TRACE(ComputeTypeName(compute));
     Matrix x(70, values);
     bool same_x = false;
-    for (const DType type : {DType::kBF16, DType::kBF16, DType::kF32, DType::kF16, DType::kBF16}) {
-      if (compute == ComputeType::kBF16 && type != DType::kBF16) continue;
+    for (const DType type : {DType::kBF16, DType::kBF16, DType::kU4G64, DType::kI8G32, DType::kF32,
+                             DType::kF16, DType::kBF16}) {
+      if (compute == ComputeType::kBF16 && (type == DType::kF32 || type == DType::kF16)) continue;
       const RandomWeight weight(type, 65, 70, 10);
       Matrix out(x.view().rows, weight.outputs);
       device->ops(compute).MatMul(

@@ -211,7 +211,8 @@ TEST_P(RowOpsTest, RopeFollowsItsArgumentsFromCallToCall) {
 
 TEST_P(RowOpsTest, EmbeddingGatherReadsRowsOfEveryShardAndType) {
   const std::vector<int32_t> ids = {0, 63, 64, 129, 5, 128};
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kU4G64, DType::kI4G32,
+                            DType::kU8G32, DType::kI8G64}) {
     const RandomWeight table(dtype, 130, 37, 11);
     const WeightShardView shards[] = {table.Shard(0, 64), table.Shard(64, 66)};
     const WeightView view = {.outputs = 130, .inputs = 37, .shards = shards};
@@ -223,6 +224,23 @@ TEST_P(RowOpsTest, EmbeddingGatherReadsRowsOfEveryShardAndType) {
     }
     ops().EmbeddingGather(view, ids, true, out.view());
     EXPECT_EQ(out.at(3, 36), 2.0F * table.values[129 * 37 + 36]);
+  }
+}
+
+TEST_P(RowOpsTest, EmbeddingGatherInBf16ReadsWhatAMatmulWouldMultiplyBy) {
+  const auto device = CreateDevice(1);
+  const std::vector<int32_t> ids = {69, 3};
+  for (const DType dtype : {DType::kU4G64, DType::kI8G32}) {
+    const RandomWeight table(dtype, 70, 100, 13);
+    const WeightShardView shard = table.shard();
+    Matrix out(2, 100);
+    device->ops(ComputeType::kBF16)
+        .EmbeddingGather({.outputs = 70, .inputs = 100, .shards = {&shard, 1}}, ids, false,
+                         out.view());
+    for (int64_t row = 0; row < 2; ++row) {
+      const auto first = table.values.begin() + ids[static_cast<size_t>(row)] * 100;
+      EXPECT_EQ(out.Row(row), naive::RoundTo(DType::kBF16, {first, first + 100}));
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/clock.h"
+#include "kernels/group_format.h"
 #include "tests/support/load_shard.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -71,7 +72,7 @@ class WeightStreamTest : public ::testing::TestWithParam<bool> {
     };
   }
   std::vector<std::byte> BytesOf(const WeightShardView& view) const {
-    const int64_t bytes = view.panels() * view.panel_elements() * FloatBytes(view.dtype);
+    const int64_t bytes = view.panels() * PanelBytes(view.dtype, view.inputs);
     return {view.data, view.data + bytes};
   }
   std::vector<std::byte> Expected(ShardIndex shard) const {

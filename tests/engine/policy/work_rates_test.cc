@@ -47,5 +47,32 @@ TEST(WorkRatesTest, AnotherComputeTypeIsTheLastThatAMatmulIsTakenFrom) {
   EXPECT_NEAR(1e12 / rates.MatmulSeconds(DType::kBF16, 4096, 1e12, 8.0), 2e11, 1.0);
 }
 
+TEST(WorkRatesTest, GroupsAreTakenFromGroupsOfAsManyBitsBeforeFloats) {
+  const HardwareProfile profile = WithMatmuls({{.weights = DType::kBF16, .flops = Always(4e11)},
+                                               {.weights = DType::kU4G64, .flops = Always(3e11)},
+                                               {.weights = DType::kI8G64, .flops = Always(2e11)}});
+  const WorkRates rates(profile, ComputeType::kBF16);
+  const auto rate_of = [&](DType dtype) {
+    return 1e12 / rates.MatmulSeconds(dtype, 4096, 1e12, 8.0);
+  };
+  EXPECT_NEAR(rate_of(DType::kU4G64), 3e11, 1.0);
+  EXPECT_NEAR(rate_of(DType::kI4G32), 3e11, 1.0);
+  EXPECT_NEAR(rate_of(DType::kU8G32), 2e11, 1.0);
+  EXPECT_NEAR(rate_of(DType::kF16), 4e11, 1.0);
+}
+
+// A machine that was measured before groups were multiplied, or that is known by figures alone.
+TEST(WorkRatesTest, GroupsThatNoMatmulTakesAreUnpackedForEach) {
+  const HardwareProfile profile = WithMatmuls({{.weights = DType::kBF16, .flops = Always(4e11)}});
+  const WorkRates rates(profile, ComputeType::kBF16);
+  const double elements = 1e9;
+  for (const double rows : {1.0, 64.0}) {
+    EXPECT_NEAR(rates.MatmulSeconds(DType::kU4G64, 4096, 2 * elements * rows, rows),
+                rates.MatmulSeconds(DType::kBF16, 4096, 2 * elements * rows, rows) +
+                    rates.UnpackSeconds(DType::kU4G64, elements),
+                1e-12);
+  }
+}
+
 }  // namespace
 }  // namespace nightshift
