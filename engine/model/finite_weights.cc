@@ -32,18 +32,18 @@ std::optional<int64_t> FirstNonFinite(std::span<const std::byte> row, Bits expon
   return std::nullopt;
 }
 
-std::optional<int64_t> FirstNonFiniteValue(DType dtype, std::span<const std::byte> row) {
+}  // namespace
+
+std::optional<int64_t> FirstNonFiniteValue(DType dtype, std::span<const std::byte> values) {
   switch (dtype) {
     case DType::kF32:
-      return FirstNonFinite<uint32_t>(row, 0x7f800000U);
+      return FirstNonFinite<uint32_t>(values, 0x7f800000U);
     case DType::kF16:
-      return FirstNonFinite<uint16_t>(row, 0x7c00U);
+      return FirstNonFinite<uint16_t>(values, 0x7c00U);
     default:
-      return FirstNonFinite<uint16_t>(row, 0x7f80U);
+      return FirstNonFinite<uint16_t>(values, 0x7f80U);
   }
 }
-
-}  // namespace
 
 absl::Status CheckFiniteRow(const SourceTensor& tensor, int64_t row_index,
                             std::span<const std::byte> row) {

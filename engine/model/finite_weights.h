@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "absl/status/status.h"
@@ -10,6 +11,9 @@
 #include "engine/model/tensor_source.h"
 
 namespace nightshift {
+
+// Index of the first value of a float type that is NaN or infinite.
+std::optional<int64_t> FirstNonFiniteValue(DType dtype, std::span<const std::byte> values);
 
 // `row` holds row `row_index` of the tensor as its source stores it.
 // Errors: INVALID_ARGUMENT with tensor, row and the index of the first value that is NaN or

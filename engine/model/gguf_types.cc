@@ -100,6 +100,23 @@ bool IsFiniteHalf(const std::byte* half) {
 
 }  // namespace
 
+int BitsOf(const GgufType& type) {
+  switch (type.stored) {
+    case DType::kQ2K:
+      return 2;
+    case DType::kQ3K:
+      return 3;
+    case DType::kQ4K:
+      return 4;
+    case DType::kQ5K:
+      return 5;
+    case DType::kQ6K:
+      return 6;
+    default:
+      return type.bits;
+  }
+}
+
 const GgufType* FindGgufType(uint32_t number) {
   const auto type = std::find_if(kTypes.begin(), kTypes.end(), [number](const GgufType& candidate) {
     return candidate.number == number;

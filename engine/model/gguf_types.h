@@ -27,6 +27,9 @@ struct GgufType {
   bool is_float() const { return values == 1; }
 };
 
+// Bits of its codes: 4 of Q4_0 and of Q4_K. Not for floats.
+int BitsOf(const GgufType& type);
+
 // By the number in a file; nullptr when it is not supported.
 const GgufType* FindGgufType(uint32_t number);
 

@@ -21,6 +21,7 @@ absl::StatusOr<ImportedPack> ImportPack(const Checkpoint& checkpoint,
                                         const PackImportOptions& options) {
   ASSIGN_OR_RETURN(TensorMap map,
                    MapTensors(checkpoint.model, checkpoint.format, checkpoint.tensors->tensors()));
+  RETURN_IF_ERROR(ChooseTypes(options.types, map));
   const int64_t extent_bytes = ExtentBytesOf(map);
   const int64_t manifest_bytes =
       ManifestRoom(static_cast<int64_t>(map.tensors.size()), extent_bytes);

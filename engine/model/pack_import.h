@@ -10,6 +10,7 @@
 #include "engine/model/checkpoint.h"
 #include "engine/model/pack.h"
 #include "engine/model/weight_import.h"
+#include "engine/model/weight_types.h"
 
 namespace nightshift {
 
@@ -18,6 +19,7 @@ struct PackImportOptions {
   std::string model_name = {};                     // empty: the checkpoint's
   std::optional<std::string> tokenizer_json = {};  // as TokenizerSpecToJson writes it
   std::optional<std::string> chat_template = {};
+  WeightTypes types = {};
   ImportProgress progress = {};  // may be empty
 };
 
@@ -28,8 +30,9 @@ struct ImportedPack {
 
 // Checks free disk, writes aside, syncs and renames: the pack is there whole or not at all.
 // Bounded memory, see WriteTensors.
-// Errors: INVALID_ARGUMENT (tensors that do not fit the model), ALREADY_EXISTS (output),
-// FAILED_PRECONDITION (no room, no access; with numbers), DATA_LOSS (source).
+// Errors: INVALID_ARGUMENT (tensors that do not fit the model or the types asked for),
+// ALREADY_EXISTS (output), FAILED_PRECONDITION (no room, no access; with numbers), DATA_LOSS
+// (source).
 absl::StatusOr<ImportedPack> ImportPack(const Checkpoint& checkpoint,
                                         const PackImportOptions& options);
 

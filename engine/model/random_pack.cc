@@ -15,6 +15,8 @@
 #include "engine/model/stored_panel.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/convert.h"
+#include "kernels/group_format.h"
 #include "kernels/panel_layout.h"
 
 namespace nightshift {
@@ -37,6 +39,9 @@ struct NumberBits {
 };
 
 NumberBits BitsOf(DType dtype, int exponent) {
+  if (GroupFormatOf(dtype)) {
+    return {~uint64_t{0}, 0};
+  }
   const uint64_t biased = static_cast<uint64_t>(exponent + 127);
   return dtype == DType::kF32 ? NumberBits{0x807FFFFF807FFFFF, biased << 23 | biased << (23 + 32)}
                               : NumberBits{0x807F807F807F807F, (biased << 7) * 0x0001000100010001};
@@ -70,16 +75,57 @@ class NumberStream {
   uint64_t next_ = 0;
 };
 
-// Zeroes what lies in a panel beyond its rows and inputs.
+// Zeroes what lies in a panel beyond its rows and inputs; of groups their codes.
 void ClearPadding(int64_t rows, int64_t inputs, DType dtype, std::span<std::byte> panel) {
   const int64_t padded = RoundUp(inputs, kInputsMultiple);
+  const std::optional<GroupFormat> groups = GroupFormatOf(dtype);
   const auto clear = [&](int64_t n, int64_t k) {
-    const size_t bytes = static_cast<size_t>(FloatBytes(dtype));
-    std::memset(panel.data() + static_cast<size_t>(PanelOffset(n, k, padded)) * bytes, 0, bytes);
+    const size_t element = static_cast<size_t>(PanelOffset(n, k, padded));
+    if (groups && groups->bits == 4) {
+      panel[element / 2] &= static_cast<std::byte>(k % 2 == 0 ? 0xf0 : 0x0f);
+      return;
+    }
+    const size_t bytes = groups ? 1 : static_cast<size_t>(FloatBytes(dtype));
+    std::memset(panel.data() + element * bytes, 0, bytes);
   };
   for (int64_t n = 0; n < kPanelOutputs; ++n) {
     for (int64_t k = n < rows ? inputs : 0; k < padded; ++k) {
       clear(n, k);
+    }
+  }
+}
+
+// Codes whose mean is 0 or the minimum's, and scales and minimums with which evenly spread codes
+// have a mean square next to 1 / inputs; each differs from the usual one by up to a quarter.
+void ShapeGroups(int64_t rows, int64_t inputs, DType dtype, uint64_t key,
+                 std::span<std::byte> panel) {
+  const GroupFormat format = *GroupFormatOf(dtype);
+  const PanelPlanes planes = PlanesOf(dtype, inputs);
+  const float middle = format.bits == 4 ? 7.5F : 127.5F;  // of codes from 0
+  const float deviation = format.bits == 8 ? 73.9F : format.has_minimum ? 4.61F : 4.18F;
+  const float usual = 1.0F / (deviation * std::sqrt(static_cast<float>(inputs)));
+  const auto write = [&](int64_t plane, int64_t index, float value) {
+    const uint16_t bits = F32ToF16(value);
+    std::memcpy(panel.data() + plane + index * static_cast<int64_t>(sizeof(bits)), &bits,
+                sizeof(bits));
+  };
+  // From -7 to 7, twice 0 in place of -8.
+  for (size_t i = 0; format.zero > 0 && i < static_cast<size_t>(planes.scales); ++i) {
+    const uint8_t pair = std::to_integer<uint8_t>(panel[i]);
+    const int low = pair % 16 == 0 ? 8 : pair % 16;
+    const int high = pair / 16 == 0 ? 8 : pair / 16;
+    panel[i] = static_cast<std::byte>(low | (high << 4));
+  }
+  std::memset(panel.data() + planes.scales, 0, panel.size() - static_cast<size_t>(planes.scales));
+  const int64_t groups = (planes.padded_inputs + format.group - 1) / format.group;
+  for (int64_t i = 0; i < groups * kPanelOutputs; ++i) {
+    if (i % kPanelOutputs < rows) {
+      const float unit = static_cast<float>(Hash(key, static_cast<uint64_t>(i)) >> 40) * 0x1p-24F;
+      const float scale = usual * (0.75F + 0.5F * unit);
+      write(planes.scales, i, scale);
+      if (format.has_minimum) {
+        write(planes.minimums, i, -middle * F16ToF32(F32ToF16(scale)));
+      }
     }
   }
 }
@@ -95,10 +141,15 @@ absl::Status WriteMatrix(const TensorSpec& spec, DType dtype, uint64_t key, Pack
     const int64_t panels = (outputs + kPanelOutputs - 1) / kPanelOutputs;
     shard.resize(static_cast<size_t>(panels * panel_bytes));
     numbers.Fill(shard);
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      ClearPadding(std::min(kPanelOutputs, outputs - panel * kPanelOutputs), spec.inputs, dtype,
-                   std::span(shard).subspan(static_cast<size_t>(panel * panel_bytes),
-                                            static_cast<size_t>(panel_bytes)));
+    for (int64_t index = 0; index < panels; ++index) {
+      const int64_t rows = std::min(kPanelOutputs, outputs - index * kPanelOutputs);
+      const std::span<std::byte> panel = std::span(shard).subspan(
+          static_cast<size_t>(index * panel_bytes), static_cast<size_t>(panel_bytes));
+      if (GroupFormatOf(dtype)) {
+        ShapeGroups(rows, spec.inputs, dtype,
+                    Hash(key, static_cast<uint64_t>(first / kPanelOutputs + index)), panel);
+      }
+      ClearPadding(rows, spec.inputs, dtype, panel);
     }
     RETURN_IF_ERROR(writer.AppendShard(outputs, shard));
   }
@@ -133,7 +184,8 @@ absl::Status CheckRoom(const RandomPackOptions& options, const std::vector<Tenso
 }  // namespace
 
 absl::StatusOr<PackManifest> WriteRandomPack(const RandomPackOptions& options) {
-  CHECK(options.weights == DType::kBF16 || options.weights == DType::kF32);
+  CHECK(options.weights == DType::kBF16 || options.weights == DType::kF32 ||
+        GroupFormatOf(options.weights).has_value());
   const std::vector<TensorSpec> tensors = TensorsOf(options.shape);
   RETURN_IF_ERROR(CheckRoom(options, tensors));
   ASSIGN_OR_RETURN(const std::unique_ptr<PackWriter> writer, PackWriter::Create(options.output));

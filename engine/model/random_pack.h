@@ -17,7 +17,8 @@ namespace nightshift {
 struct RandomPackOptions {
   std::string output;
   KnownShape shape;
-  DType weights = DType::kBF16;  // or kF32: of matrices; vectors are F32 as in every pack
+  // Of matrices: kBF16, kF32 or integer groups; vectors are F32 as in every pack.
+  DType weights = DType::kBF16;
   uint64_t seed = 0;
   std::string model_name = {};                     // empty: the shape's
   std::optional<std::string> tokenizer_json = {};  // as TokenizerSpecToJson writes it
@@ -29,7 +30,8 @@ struct RandomPackOptions {
 //
 // Elements of a matrix [N, K] have a random sign and fraction and one exponent, such that a row of
 // K of them has a norm of about 1: activations keep their scale and logits stay finite, however
-// deep the model. Norms are 1, biases small.
+// deep the model. Integer groups have random codes, and scales and minimums that give such rows.
+// Norms are 1, biases small.
 //
 // Checks free disk, writes aside, syncs and renames, as ImportPack. Memory: one shard.
 // Errors: ALREADY_EXISTS (output), FAILED_PRECONDITION (no room, with numbers; no access).

@@ -293,6 +293,7 @@ absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat form
     origin.spec = std::move(spec);
     if (source != nullptr) {
       RETURN_IF_ERROR(Place(family, format, map.config, origin));
+      origin.stored = origin.spec.layout == TensorLayout::kVector ? DType::kF32 : source->dtype;
       index.MarkUsed(*source);
     } else if (model.plain_norms && IsNorm(origin.spec.name)) {
       origin.fill = absl::EndsWith(origin.spec.name, ".weight") ? 1.0F : 0.0F;

@@ -18,6 +18,7 @@ namespace nightshift {
 struct TensorOrigin {
   TensorSpec spec;
   const SourceTensor* source = nullptr;  // nullptr: filled with `fill`
+  DType stored = DType::kF32;            // what the pack keeps it as; vectors as F32
   float fill = 0.0F;
   float added = 0.0F;  // to every value of a vector
   // Above 0: rows of each of this many heads come as pairs (2i, 2i + 1) and leave as (i, i + half).
@@ -40,11 +41,11 @@ struct TensorMap {
   std::vector<std::string> notes;     // what a person may want to know
 };
 
-// `tensors` must outlive the result. A head counts as tied when the source says so, or says nothing
-// and stores none. Every tensor of the checkpoint must have a use (a model with more than we
-// compute would be wrong in silence); rotary tables, which we compute, and the copy of a tied head
-// are passed over. Errors: INVALID_ARGUMENT naming the tensor that is missing, has another shape or
-// no use.
+// `tensors` must outlive the result. Matrices are stored as their source has them. A head counts as
+// tied when the source says so, or says nothing and stores none. Every tensor of the checkpoint
+// must have a use (a model with more than we compute would be wrong in silence); rotary tables,
+// which we compute, and the copy of a tied head are passed over. Errors: INVALID_ARGUMENT naming
+// the tensor that is missing, has another shape or no use.
 absl::StatusOr<TensorMap> MapTensors(const SourceModel& model, SourceFormat format,
                                      const std::vector<SourceTensor>& tensors);
 

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 #include "engine/model/finite_weights.h"
 #include "engine/model/gguf_types.h"
+#include "engine/model/group_quantiser.h"
 #include "engine/model/stored_panel.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/convert.h"
@@ -15,8 +18,7 @@ namespace {
 
 int64_t ExtentBytesOfTensor(const TensorOrigin& origin) {
   const TensorSpec& spec = origin.spec;
-  const DType dtype = spec.layout == TensorLayout::kVector ? DType::kF32 : origin.source->dtype;
-  return ExtentBytes(spec.layout, dtype, spec.outputs, spec.inputs);
+  return ExtentBytes(spec.layout, origin.stored, spec.outputs, spec.inputs);
 }
 
 // Source rows that become rows [first, first + count) of the pack, one after another.
@@ -38,16 +40,74 @@ absl::Status ReadRows(const TensorOrigin& origin, const TensorSource& source, in
   return absl::OkStatus();
 }
 
+// Blocks of `count` rows to floats, by way of the panel that they would make.
+void ExpandBlocks(const GgufType& blocks, std::span<const std::byte> rows, int64_t count,
+                  int64_t inputs, std::vector<float>& values) {
+  std::vector<std::byte> panel(static_cast<size_t>(StoredPanelBytes(blocks.stored, inputs)));
+  PackBlocks(blocks, rows, count, inputs, panel);
+  std::vector<float> piece(static_cast<size_t>(kPanelOutputs * kExpandedPieceInputs));
+  for (int64_t first = 0; first < inputs; first += kExpandedPieceInputs) {
+    const int64_t piece_inputs = ExpandPiece(blocks.stored, panel, inputs, first, piece.data());
+    const int64_t end = std::min(first + piece_inputs, inputs);
+    for (int64_t n = 0; n < count; ++n) {
+      for (int64_t k = first; k < end; ++k) {
+        values[static_cast<size_t>(n * inputs + k)] =
+            piece[static_cast<size_t>(PanelOffset(n, k - first, piece_inputs))];
+      }
+    }
+  }
+}
+
+// Rows [first, first + count) of the pack, as read from the source, to a panel of another type than
+// the source's.
+absl::Status ConvertRows(const TensorOrigin& origin, int64_t first, int64_t count,
+                         std::span<const std::byte> rows, std::span<std::byte> panel) {
+  const int64_t inputs = origin.spec.inputs;
+  std::vector<float> values(static_cast<size_t>(count * inputs));
+  if (origin.source->blocks != nullptr) {
+    ExpandBlocks(*origin.source->blocks, rows, count, inputs, values);
+  } else {
+    WidenToF32(origin.source->dtype, rows.data(), count * inputs, values.data());
+  }
+  if (!IsFloat(origin.stored)) {
+    QuantisePanel(origin.stored, values, count, inputs, panel);
+    return absl::OkStatus();
+  }
+  const size_t row_bytes = static_cast<size_t>(inputs * FloatBytes(origin.stored));
+  std::vector<std::byte> rounded(static_cast<size_t>(count) * row_bytes);
+  RoundFromF32(values.data(), count * inputs, origin.stored, rounded.data());
+  for (int64_t i = 0; i < count; ++i) {
+    const std::optional<int64_t> beyond = FirstNonFiniteValue(
+        origin.stored, std::span(rounded).subspan(static_cast<size_t>(i) * row_bytes, row_bytes));
+    if (beyond) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", origin.source->name, " row ", origin.SourceRow(first + i), " value ", *beyond,
+          " is ", values[static_cast<size_t>(i * inputs + *beyond)], ", which ",
+          DTypeName(origin.stored), " cannot hold; import it in another type"));
+    }
+  }
+  PackPanels(rounded.data(), origin.stored, count, inputs, panel.data());
+  return absl::OkStatus();
+}
+
+// What its blocks, or values of another type, were called in the source.
+std::string SourceTypeOf(const TensorOrigin& origin) {
+  if (origin.source->blocks != nullptr) {
+    return origin.source->blocks->name;
+  }
+  return origin.stored == origin.source->dtype ? "" : DTypeName(origin.source->dtype);
+}
+
 absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
                          PackWriter& writer) {
   const TensorSpec& spec = origin.spec;
-  const DType dtype = origin.source->dtype;
+  const DType dtype = origin.stored;
   const int64_t panel_bytes = StoredPanelBytes(dtype, spec.inputs);
   const int64_t shard_outputs = ShardPanels(dtype, spec.inputs) * kPanelOutputs;
   std::vector<std::byte> rows;
   std::vector<std::byte> shard;
   const GgufType* const blocks = origin.source->blocks;
-  writer.BeginTensor(spec, dtype, blocks == nullptr ? "" : blocks->name);
+  writer.BeginTensor(spec, dtype, SourceTypeOf(origin));
   for (int64_t first = 0; first < spec.outputs; first += shard_outputs) {
     const int64_t end = std::min(first + shard_outputs, spec.outputs);
     shard.resize(
@@ -58,7 +118,9 @@ absl::Status WriteMatrix(const TensorOrigin& origin, const TensorSource& source,
       rows.resize(static_cast<size_t>(count * origin.source->row_bytes));
       RETURN_IF_ERROR(ReadRows(origin, source, row, count, rows));
       const std::span<std::byte> panel = rest.first(static_cast<size_t>(panel_bytes));
-      if (blocks == nullptr) {
+      if (dtype != origin.source->dtype) {
+        RETURN_IF_ERROR(ConvertRows(origin, row, count, rows, panel));
+      } else if (blocks == nullptr) {
         PackPanels(rows.data(), dtype, count, spec.inputs, panel.data());
       } else {
         PackBlocks(*blocks, rows, count, spec.inputs, panel);

@@ -18,6 +18,7 @@
 #include "engine/model/pack_writer.h"
 #include "engine/model/tensor_map.h"
 #include "engine/model/weight_import.h"
+#include "engine/model/weight_types.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -47,10 +48,11 @@ class PackFolder {
 
 // Weights of `source` into a pack at `target`, with `tokenizer` unless null.
 inline absl::Status ImportForTest(const std::string& source, const std::string& target,
-                                  const TokenizerSpec* tokenizer) {
+                                  const TokenizerSpec* tokenizer, const WeightTypes& types = {}) {
   ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(source));
-  ASSIGN_OR_RETURN(const TensorMap map,
+  ASSIGN_OR_RETURN(TensorMap map,
                    MapTensors(checkpoint.model, checkpoint.format, checkpoint.tensors->tensors()));
+  RETURN_IF_ERROR(ChooseTypes(types, map));
   ASSIGN_OR_RETURN(const std::unique_ptr<PackWriter> writer, PackWriter::Create(target));
   RETURN_IF_ERROR(WriteTensors(map, *checkpoint.tensors, *writer, [](int64_t) {}));
   if (tokenizer != nullptr) {
@@ -103,20 +105,26 @@ inline const std::string& TinyPack(const std::string& name) {
   return path;
 }
 
-// The same with the vocabulary of PairsTokenizer, so that texts and stop strings work.
+// The same with the vocabulary of PairsTokenizer, so that texts and stop strings work. NAME:TYPE
+// has its matrices as ParseWeightType reads it: "llama:int4".
 inline const std::string& TinyPackWithTokenizer(const std::string& name) {
   static const PackFolder folder;
   static std::map<std::string, std::string> packs;
   std::string& path = packs[name];
   if (path.empty()) {
     path = folder.path() + "/" + name;
-    const std::string source = std::string(TEST_DATA_DIR) + "/tiny/" + name;
+    const size_t colon = name.find(':');
+    const std::string source = std::string(TEST_DATA_DIR) + "/tiny/" + name.substr(0, colon);
     const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(source);
     absl::Status status = checkpoint.status();
+    WeightTypes types;
+    if (colon != std::string::npos) {
+      types.matrices = ParseWeightType(name.substr(colon + 1)).value();
+    }
     if (status.ok()) {
       const TokenizerSpec spec =
           PairsTokenizer(static_cast<size_t>(checkpoint->model.config.vocabulary));
-      status = ImportForTest(source, path, &spec);
+      status = ImportForTest(source, path, &spec, types);
     }
     if (!status.ok()) {
       CheckFailed(__FILE__, __LINE__, "import of a tiny model", status.ToString());
@@ -126,10 +134,12 @@ inline const std::string& TinyPackWithTokenizer(const std::string& name) {
 }
 
 // Path of SmolLM2's pack (no tokenizer), imported at the first call from the file that
-// deploy/fetch-model puts into the cache. NOT_FOUND when it is not there.
-inline absl::StatusOr<std::string> SmolLm2Pack() {
+// deploy/fetch-model puts into the cache. `type`: matrices quantised again, or
+// expanded, to what ParseWeightType reads; empty: as the file has them. NOT_FOUND when it is not
+// there.
+inline absl::StatusOr<std::string> SmolLm2Pack(const std::string& type = "") {
   static const PackFolder folder;
-  const std::string path = folder.path() + "/smollm2";
+  const std::string path = folder.path() + "/smollm2" + type;
   if (std::filesystem::exists(path)) {
     return path;
   }
@@ -141,7 +151,11 @@ inline absl::StatusOr<std::string> SmolLm2Pack() {
   if (!std::filesystem::exists(file)) {
     return absl::NotFoundError(file + " is not there: run deploy/fetch-model");
   }
-  RETURN_IF_ERROR(ImportForTest(file, path, nullptr));
+  WeightTypes types{.requantises = true};
+  if (!type.empty()) {
+    types.matrices = ParseWeightType(type).value();
+  }
+  RETURN_IF_ERROR(ImportForTest(file, path, nullptr, types));
   return path;
 }
 

@@ -2,8 +2,10 @@
 // dequantised weights (tests/data/make_text_oracles.py).
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <sstream>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -28,9 +30,11 @@ nlohmann::json Cases(const char* file) {
   return GoldenCases(std::string(TEST_DATA_DIR) + "/smollm2/" + file);
 }
 
+// `type` as SmolLm2Pack takes it.
 std::unique_ptr<LocalEngine> SmolLm2Engine(ComputeType compute_type,
-                                           int64_t prompt_chunk_tokens = 512) {
-  const absl::StatusOr<std::string> pack = SmolLm2Pack();
+                                           int64_t prompt_chunk_tokens = 512,
+                                           const std::string& type = "") {
+  const absl::StatusOr<std::string> pack = SmolLm2Pack(type);
   if (!pack.ok()) {
     ADD_FAILURE() << pack.status();
     return nullptr;
@@ -192,6 +196,62 @@ TEST(SmolLm2Test, Bf16ChoosesTheSameTokenWhereTheMarginAllows) {
     }
   }
   EXPECT_GT(compared, 400);
+}
+
+// Multiplied as they are stored, in 4 and 8 bits, or expanded when they were imported: the same
+// values in the same order.
+TEST(SmolLm2Test, PackedWeightsAnswerExactlyAsExpandedOnesInF32) {
+  const nlohmann::json cases = Cases("greedy.json");
+  std::vector<EngineRequest> requests;
+  for (size_t i = 0; i < 3; ++i) {
+    requests.push_back(GreedyRequest(i, cases[i]["prompt"].get<std::vector<int32_t>>(), 12));
+    requests.back().sampling.top_logprobs = 3;
+  }
+  std::map<std::string, Outcomes> outcomes;
+  std::map<std::string, int64_t> weight_bytes;
+  for (const std::string type : {"", "f32"}) {
+    const std::unique_ptr<LocalEngine> engine = SmolLm2Engine(ComputeType::kF32, 512, type);
+    ASSERT_NE(engine, nullptr);
+    outcomes[type] = RunToEnd(*engine, requests, {}).outcomes;
+    weight_bytes[type] = engine->info().weight_bytes;
+  }
+  EXPECT_EQ(outcomes[""], outcomes["f32"]);
+  EXPECT_LT(5 * weight_bytes[""], weight_bytes["f32"]);
+}
+
+// Of the four texts, by the log-probabilities of their tokens.
+double Perplexity(LocalEngine& engine) {
+  std::vector<EngineRequest> requests;
+  for (const nlohmann::json& one : Cases("logprobs.json")) {
+    requests.push_back(
+        GreedyRequest(requests.size(), one["prompt"].get<std::vector<int32_t>>(), 0));
+    requests.back().sampling.prompt_logprobs = 0;
+  }
+  double sum = 0.0;
+  double tokens = 0.0;
+  for (const auto& [id, outcome] : RunToEnd(engine, requests, {}).outcomes) {
+    for (size_t i = 1; i < outcome.prompt_logprob_bits.size(); ++i) {
+      sum += static_cast<double>(std::bit_cast<float>(outcome.prompt_logprob_bits[i]));
+      tokens += 1.0;
+    }
+  }
+  EXPECT_GT(tokens, 600.0);
+  return std::exp(-sum / tokens);
+}
+
+// Weights that lost bits already, on another grid: 8 bits change next to nothing. Of 4 bits this
+// test only tells that the model still speaks: so small a one loses more than FlexGen's.
+TEST(SmolLm2Test, RequantisedWeightsPredictTextsNearlyAsWell) {
+  std::map<std::string, double> perplexities;
+  for (const std::string type : {"", "int8", "int4"}) {
+    const std::unique_ptr<LocalEngine> engine = SmolLm2Engine(ComputeType::kBF16, 512, type);
+    ASSERT_NE(engine, nullptr);
+    perplexities[type] = Perplexity(*engine);
+    RecordProperty("perplexity" + type, std::to_string(perplexities[type]));
+  }
+  EXPECT_NEAR(perplexities["int8"], perplexities[""], perplexities[""] * 0.005);
+  EXPECT_GT(perplexities["int4"], perplexities[""] * 0.9);
+  EXPECT_LT(perplexities["int4"], perplexities[""] * 1.5);
 }
 
 // The least budget holds 512 of the model's 8192 context tokens.

@@ -1,8 +1,11 @@
-// Where the weights lie changes nothing: with all, some or none of them in memory, whatever reads the
-// disk, a request gets the same tokens and logprob bits.
+// Where the weights lie changes nothing: with all, some or none of them in memory, whatever reads
+// the disk, a request gets the same tokens and logprob bits.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -99,10 +102,37 @@ INSTANTIATE_TEST_SUITE_P(
     Models, StreamingTest,
     testing::Values(Model{"opt", ComputeType::kBF16}, Model{"opt_postnorm", ComputeType::kF32},
                     Model{"llama", ComputeType::kF32}, Model{"llama_tied", ComputeType::kBF16},
-                    Model{"mixtral", ComputeType::kF32}, Model{"gemma3", ComputeType::kBF16}),
+                    Model{"mixtral", ComputeType::kF32}, Model{"gemma3", ComputeType::kBF16},
+                    Model{"llama:int4", ComputeType::kBF16},
+                    Model{"mixtral:int8", ComputeType::kF32}),
     [](const auto& model) {
-      return std::string(model.param.name) + "_" + ComputeTypeName(model.param.compute_type);
+      std::string name = std::string(model.param.name) + "_";
+      std::replace(name.begin(), name.end(), ':', '_');
+      return name + ComputeTypeName(model.param.compute_type);
     });
+
+// What streams is what is stored: of 4 bits and their scales a third of bf16, the tables in 8.
+TEST(PackedStreamingTest, PackedWeightsTakeAndStreamTheirStoredBytes) {
+  EngineOptions options;
+  options.memory_budget_bytes = int64_t{64} << 20;
+  options.max_sweep_tokens = 64;
+  options.max_block_requests = 12;
+  std::map<std::string, EngineInfo> resident;
+  std::map<std::string, EngineInfo> streamed;
+  for (const char* name : {"llama", "llama:int4"}) {
+    options.pack_path = TinyPackWithTokenizer(name);
+    options.weight_budget_bytes = -1;
+    ASSERT_OK_AND_ASSIGN(const auto all, Engine::Create(options));
+    resident[name] = all->info();
+    options.weight_budget_bytes = 0;
+    ASSERT_OK_AND_ASSIGN(const auto none, Engine::Create(options));
+    streamed[name] = none->info();
+  }
+  EXPECT_EQ(resident["llama:int4"].streamed_weight_bytes, 0);
+  EXPECT_LT(resident["llama:int4"].weight_bytes, resident["llama"].weight_bytes * 2 / 3);
+  EXPECT_LT(streamed["llama:int4"].streamed_weight_bytes,
+            streamed["llama"].streamed_weight_bytes / 2);
+}
 
 // A text of one word hits mostly the same experts: they come into memory, so that later sweeps read
 // less, and the tokens are the same.

@@ -56,15 +56,26 @@ struct Model {
 };
 // One of each family; both compute types.
 const std::vector<Model> kModels = {
-    {"llama", ComputeType::kBF16},        {"llama_tied", ComputeType::kF32},
-    {"mistral", ComputeType::kF32},       {"qwen2", ComputeType::kBF16},
-    {"qwen2_sliding", ComputeType::kF32}, {"qwen3", ComputeType::kBF16},
-    {"gemma2", ComputeType::kF32},        {"gemma3", ComputeType::kBF16},
-    {"phi3", ComputeType::kF32},          {"olmo2", ComputeType::kBF16},
-    {"granite", ComputeType::kF32},       {"stablelm_parallel", ComputeType::kBF16},
-    {"gpt_neox", ComputeType::kF32},      {"falcon", ComputeType::kBF16},
-    {"opt", ComputeType::kBF16},          {"opt_postnorm", ComputeType::kF32},
-    {"mixtral", ComputeType::kF32},       {"qwen3_moe", ComputeType::kBF16},
+    {"llama", ComputeType::kBF16},
+    {"llama_tied", ComputeType::kF32},
+    {"mistral", ComputeType::kF32},
+    {"qwen2", ComputeType::kBF16},
+    {"qwen2_sliding", ComputeType::kF32},
+    {"qwen3", ComputeType::kBF16},
+    {"gemma2", ComputeType::kF32},
+    {"gemma3", ComputeType::kBF16},
+    {"phi3", ComputeType::kF32},
+    {"olmo2", ComputeType::kBF16},
+    {"granite", ComputeType::kF32},
+    {"stablelm_parallel", ComputeType::kBF16},
+    {"gpt_neox", ComputeType::kF32},
+    {"falcon", ComputeType::kBF16},
+    {"opt", ComputeType::kBF16},
+    {"opt_postnorm", ComputeType::kF32},
+    {"mixtral", ComputeType::kF32},
+    {"qwen3_moe", ComputeType::kBF16},
+    {"llama_tied:int4", ComputeType::kBF16},
+    {"mixtral:int8", ComputeType::kF32},
 };
 
 std::vector<size_t> NumChoices() {

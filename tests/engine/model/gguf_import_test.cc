@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,17 +18,20 @@ namespace {
 
 class GgufImportTest : public ::testing::Test {
  protected:
-  absl::StatusOr<std::unique_ptr<Pack>> Import(const TinyGguf& source) {
+  absl::StatusOr<std::unique_ptr<Pack>> Import(const TinyGguf& source,
+                                               const WeightTypes& types = {}) {
     const std::string path = folder_.path() + "/tiny.gguf";
     WriteFileBytes(path, source.writer.bytes());
     auto checkpoint = OpenCheckpoint(path);
     if (!checkpoint.ok()) {
       return checkpoint.status();
     }
-    const auto imported = ImportPack(*checkpoint, {.output = folder_.path() + "/pack"});
+    const auto imported =
+        ImportPack(*checkpoint, {.output = folder_.path() + "/pack", .types = types});
     if (!imported.ok()) {
       return imported.status();
     }
+    notes_ = imported->notes;
     return Pack::Open(folder_.path() + "/pack");
   }
   void ImportTiny() {
@@ -35,14 +39,9 @@ class GgufImportTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(pack_, Import(source_));
   }
   std::vector<std::byte> Load(const std::string& name, ComputeType compute_type) {
-    const TensorEntry& tensor = *pack_->Find(name);
-    std::vector<std::byte> all;
-    for (size_t i = 0; i < tensor.shards.size(); ++i) {
-      std::vector<std::byte> shard(static_cast<size_t>(LoadedShardBytes(tensor, i, compute_type)));
-      EXPECT_OK(LoadShard(*pack_, tensor, i, compute_type, shard));
-      all.insert(all.end(), shard.begin(), shard.end());
-    }
-    return all;
+    auto expanded = LoadExpanded(*pack_, *pack_->Find(name), compute_type);
+    EXPECT_OK(expanded);
+    return *std::move(expanded);
   }
   // Element (n, k) of a loaded f32 tensor, by pack_format.md; its inputs are a multiple of 32.
   static float Element(const std::vector<std::byte>& loaded, int64_t n, int64_t k, int64_t inputs) {
@@ -69,6 +68,7 @@ class GgufImportTest : public ::testing::Test {
   TemporaryFolder folder_;
   TinyGguf source_;
   std::unique_ptr<Pack> pack_;
+  std::vector<std::string> notes_;
 };
 
 int64_t SameRow(int64_t n) {
@@ -84,6 +84,56 @@ TEST_F(GgufImportTest, KeepsTheValuesOfQuantisedTypes) {
   ExpectValues("layers.0.v.weight", "blk.0.attn_v.weight", SameRow);
   ExpectValues("layers.0.gate.weight", "blk.0.ffn_gate.weight", SameRow);
   ExpectValues("layers.0.up.weight", "blk.0.ffn_up.weight", SameRow);
+  ExpectValues("layers.0.down.weight", "blk.0.ffn_down.weight", SameRow);
+}
+
+TEST_F(GgufImportTest, WhatIsQuantisedIsNotQuantisedAgainUnasked) {
+  source_.AddTensors();
+  for (const DType dtype : {DType::kI8G64, DType::kBF16, DType::kF32}) {
+    EXPECT_THAT(Import(source_, {.matrices = dtype}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         "tensor blk.0.attn_q.weight is Q4_1 in the source and was asked for as " +
+                             std::string(DTypeName(dtype))));
+  }
+  EXPECT_THAT(Import(source_, {.embeddings = DType::kU4G64}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "token_embd.weight is Q8_0"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/pack"));
+}
+
+TEST_F(GgufImportTest, QuantisedMatricesOfAsManyBitsAreKept) {
+  TinyGguf four_bits;
+  four_bits.Add("token_embd.weight", kTinyGgufVocabulary, kTinyGgufWidth, kGgufQ8_0);
+  four_bits.Add("output_norm.weight", 1, kTinyGgufWidth, kGgufF32);
+  for (const char* norm : {"attn_norm", "ffn_norm"}) {
+    four_bits.Add(std::string("blk.0.") + norm + ".weight", 1, kTinyGgufWidth, kGgufF32);
+  }
+  for (const char* name : {"attn_q", "attn_k", "attn_v"}) {
+    four_bits.Add(std::string("blk.0.") + name + ".weight", kTinyGgufWidth, kTinyGgufWidth,
+                  kGgufQ4_1);
+  }
+  four_bits.Add("blk.0.attn_output.weight", kTinyGgufWidth, kTinyGgufWidth, kGgufF16);
+  four_bits.Add("blk.0.ffn_gate.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_0);
+  four_bits.Add("blk.0.ffn_up.weight", kTinyGgufFfn, kTinyGgufWidth, kGgufQ4_1);
+  four_bits.Add("blk.0.ffn_down.weight", kTinyGgufWidth, kTinyGgufFfn, kGgufF32);
+  ASSERT_OK_AND_ASSIGN(pack_, Import(four_bits, {.matrices = DType::kU4G64}));
+  EXPECT_EQ(pack_->Find("embed")->dtype, DType::kI8G32);
+  EXPECT_EQ(pack_->Find("layers.0.q.weight")->dtype, DType::kU4G32);
+  EXPECT_EQ(pack_->Find("layers.0.gate.weight")->dtype, DType::kI4G32);
+  EXPECT_EQ(pack_->Find("layers.0.o.weight")->dtype, DType::kU4G64);
+  EXPECT_EQ(pack_->Find("layers.0.o.weight")->source_type, "F16");
+  EXPECT_EQ(pack_->Find("layers.0.down.weight")->dtype, DType::kU4G64);
+  EXPECT_EQ(notes_.back(), "6 quantised matrices are kept as the source has them");
+}
+
+// Expanding takes nothing from the values, nor from the order of rows.
+TEST_F(GgufImportTest, RequantisingToF32KeepsEveryValue) {
+  source_.AddTensors();
+  ASSERT_OK_AND_ASSIGN(pack_, Import(source_, {.matrices = DType::kF32, .requantises = true}));
+  EXPECT_EQ(pack_->Find("layers.0.up.weight")->dtype, DType::kF32);
+  EXPECT_EQ(pack_->Find("layers.0.up.weight")->source_type, "Q4_1");
+  ExpectValues("embed", "token_embd.weight", SameRow);
+  ExpectValues("layers.0.v.weight", "blk.0.attn_v.weight", SameRow);
+  ExpectValues("layers.0.gate.weight", "blk.0.ffn_gate.weight", SameRow);
   ExpectValues("layers.0.down.weight", "blk.0.ffn_down.weight", SameRow);
 }
 

@@ -1,5 +1,7 @@
 #include "engine/model/pack_import.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -241,6 +243,70 @@ TEST_P(PackImportTest, TheSameSourceGivesTheSameDigest) {
   ASSERT_OK_AND_ASSIGN(const ImportedPack again,
                        ImportPack(checkpoint, {.output = folder_.path() + "/again"}));
   EXPECT_EQ(again.manifest.digest, pack_->manifest().digest);
+}
+
+TEST_P(PackImportTest, QuantisesEveryMatrixToTheTypeAskedFor) {
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(kTiny + model()));
+  const std::string path = folder_.path() + "/int4";
+  ASSERT_OK(ImportPack(checkpoint, {.output = path, .types = {.matrices = DType::kU4G64}}));
+  ASSERT_OK_AND_ASSIGN(pack_, Pack::Open(path));
+  for (const TensorEntry& tensor : pack_->manifest().tensors) {
+    if (tensor.layout == TensorLayout::kVector) {
+      EXPECT_EQ(tensor.dtype, DType::kF32);
+      continue;
+    }
+    const bool is_table =
+        tensor.name == "embed" || tensor.name == "positions" || tensor.name == "head";
+    ASSERT_EQ(tensor.dtype, is_table ? DType::kI8G64 : DType::kU4G64) << tensor.name;
+    const StoredTensor& source = stored_.at(SourceNameOf(tensor.name, opt()));
+    EXPECT_EQ(tensor.source_type, source.type);
+    ASSERT_OK_AND_ASSIGN(const std::vector<std::byte> bytes,
+                         LoadExpanded(*pack_, tensor, ComputeType::kF32));
+    const size_t inputs = static_cast<size_t>(tensor.inputs);
+    float worst = 0.0F;  // error beside its bound
+    for (size_t n = 0; n < static_cast<size_t>(tensor.outputs); n += 3) {
+      for (size_t first = 0; first < inputs; first += 64) {
+        const size_t end = std::min(first + 64, inputs);
+        float low = source.value(n * inputs + first);
+        float high = low;
+        for (size_t k = first; k < end; ++k) {
+          low = std::min(low, source.value(n * inputs + k));
+          high = std::max(high, source.value(n * inputs + k));
+        }
+        // Half a step and a little of it for its own rounding and the minimum's.
+        const float step = is_table ? std::max(high, -low) / 127 : (high - low) / 15;
+        const float bound = 0.57F * step + 0.0005F * std::max(high, -low);
+        for (size_t k = first; k < end; ++k) {
+          float value = 0.0F;
+          std::memcpy(&value, bytes.data() + 4 * ElementIndex(n, k, inputs), sizeof(value));
+          worst = std::max(worst, std::abs(value - source.value(n * inputs + k)) / bound);
+        }
+      }
+    }
+    EXPECT_LE(worst, 1.0F) << tensor.name;
+    EXPECT_GT(worst, 0.5F) << tensor.name;
+  }
+}
+
+TEST_P(PackImportTest, TablesAndHeadMayHaveTypesOfTheirOwn) {
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, OpenCheckpoint(kTiny + model()));
+  const bool has_head = stored_.contains("lm_head.weight");
+  PackImportOptions options{.output = folder_.path() + "/mixed",
+                            .types = {.matrices = DType::kI8G64, .embeddings = DType::kBF16}};
+  if (has_head) {
+    options.types.head = DType::kU4G64;
+  }
+  ASSERT_OK(ImportPack(checkpoint, options));
+  ASSERT_OK_AND_ASSIGN(pack_, Pack::Open(options.output));
+  EXPECT_EQ(pack_->Find("embed")->dtype, DType::kBF16);
+  EXPECT_EQ(pack_->Find("layers.0.q.weight")->dtype, DType::kI8G64);
+  if (has_head) {
+    EXPECT_EQ(pack_->Find("head")->dtype, DType::kU4G64);
+  }
+  options.output += "-2";
+  options.types.head = DType::kU4G64;
+  const auto again = ImportPack(checkpoint, options);
+  EXPECT_EQ(again.ok(), has_head) << again.status();
 }
 
 TEST_P(PackImportTest, RefusesAnOutputThatExists) {

@@ -11,6 +11,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/panel_layout.h"
+#include "tests/support/expand_panel.h"
 #include "tests/support/file_bytes.h"
 #include "tests/support/golden.h"
 #include "tests/support/status_matchers.h"
@@ -39,10 +40,8 @@ class RandomPackTest : public ::testing::Test {
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       std::vector<std::byte> bytes(static_cast<size_t>(tensor.shards[i].bytes));
       EXPECT_OK((*pack)->ReadShard(tensor, i, bytes));
-      const int64_t count = tensor.shards[i].bytes / FloatBytes(tensor.dtype);
-      std::vector<float> stored(static_cast<size_t>(count));
-      WidenToF32(tensor.dtype, bytes.data(), count, stored.data());
       const int64_t padded = RoundUp(tensor.inputs, kInputsMultiple);
+      const std::vector<float> stored = Values(tensor, bytes);
       for (int64_t n = 0; n < RoundUp(tensor.shards[i].outputs, kPanelOutputs); ++n) {
         rows.emplace_back();
         for (int64_t k = 0; k < padded; ++k) {
@@ -51,6 +50,23 @@ class RandomPackTest : public ::testing::Test {
       }
     }
     return rows;
+  }
+
+  // Panels as floats.
+  static std::vector<float> Values(const TensorEntry& tensor, const std::vector<std::byte>& bytes) {
+    std::vector<float> values;
+    if (IsFloat(tensor.dtype)) {
+      values.resize(bytes.size() / static_cast<size_t>(FloatBytes(tensor.dtype)));
+      WidenToF32(tensor.dtype, bytes.data(), static_cast<int64_t>(values.size()), values.data());
+      return values;
+    }
+    const size_t panel = static_cast<size_t>(StoredPanelBytes(tensor.dtype, tensor.inputs));
+    for (size_t first = 0; first < bytes.size(); first += panel) {
+      const std::vector<float> part =
+          ExpandPanel(tensor.dtype, std::span(bytes).subspan(first, panel), tensor.inputs);
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    return values;
   }
 
   TemporaryFolder folder_;
@@ -79,7 +95,8 @@ TEST_F(RandomPackTest, OpensAsTheShapeThatItWasMadeOf) {
 }
 
 TEST_F(RandomPackTest, RowsOfMatricesHaveANormNextToOne) {
-  for (const DType type : {DType::kBF16, DType::kF32}) {
+  for (const DType type :
+       {DType::kBF16, DType::kF32, DType::kU4G64, DType::kI4G64, DType::kI8G64, DType::kU8G64}) {
     RandomPackOptions options = Options(DTypeName(type));
     options.weights = type;
     ASSERT_OK(WriteRandomPack(options));
@@ -114,16 +131,41 @@ TEST_F(RandomPackTest, TensorsAndShardsHaveNumbersOfTheirOwn) {
 }
 
 TEST_F(RandomPackTest, PaddingIsZero) {
+  for (const DType type : {DType::kBF16, DType::kU4G64, DType::kU8G64}) {
+    RandomPackOptions options = Options(DTypeName(type));
+    options.weights = type;
+    options.shape.config.model_width = options.shape.config.embedding_width = 72;
+    options.shape.config.ffn_width = 40;
+    ASSERT_OK(WriteRandomPack(options));
+    const auto rows = Numbers(DTypeName(type), "layers.0.gate.weight");
+    ASSERT_EQ(rows.size(), 64U);
+    ASSERT_EQ(rows[0].size(), 96U);
+    for (size_t n = 0; n < rows.size(); ++n) {
+      for (size_t k = 0; k < rows[n].size(); ++k) {
+        EXPECT_EQ(rows[n][k] == 0.0F, n >= 40 || k >= 72) << n << ", " << k;
+      }
+    }
+  }
+}
+
+TEST_F(RandomPackTest, PaddingOfGroupsIsZeroAsStored) {
   RandomPackOptions options = Options("pack");
+  options.weights = DType::kU4G64;
   options.shape.config.model_width = options.shape.config.embedding_width = 72;
   options.shape.config.ffn_width = 40;
   ASSERT_OK(WriteRandomPack(options));
-  const auto rows = Numbers("pack", "layers.0.gate.weight");
-  ASSERT_EQ(rows.size(), 64U);
-  ASSERT_EQ(rows[0].size(), 96U);
-  for (size_t n = 0; n < rows.size(); ++n) {
-    for (size_t k = 0; k < rows[n].size(); ++k) {
-      EXPECT_EQ(rows[n][k] == 0.0F, n >= 40 || k >= 72) << n << ", " << k;
+  ASSERT_OK_AND_ASSIGN(const auto pack, Pack::Open(folder_.path() + "/pack"));
+  const TensorEntry& tensor = *pack->Find("layers.0.gate.weight");
+  std::vector<std::byte> panel(static_cast<size_t>(tensor.shards.at(0).bytes));
+  ASSERT_OK(pack->ReadShard(tensor, 0, panel));
+  ASSERT_EQ(panel.size(), 96U * 32 + 2 * 2 * 64 * 2);
+  for (size_t n = 0; n < 64; ++n) {
+    for (size_t k = n < 40 ? 72 : 0; k < 96; k += 2) {
+      EXPECT_EQ(panel[k / 2 * 64 + n], std::byte{0}) << n << ", " << k;
+    }
+    for (size_t number = 96 * 16 + n; n >= 40 && 2 * number < panel.size(); number += 64) {
+      EXPECT_EQ(panel[2 * number], std::byte{0}) << n;
+      EXPECT_EQ(panel[2 * number + 1], std::byte{0}) << n;
     }
   }
 }

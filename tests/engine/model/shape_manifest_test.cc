@@ -14,7 +14,7 @@ namespace {
 TEST(ShapeManifestTest, IsThatOfAPackOfTheShape) {
   const TemporaryFolder folder;
   ASSERT_OK_AND_ASSIGN(const KnownShape shape, FindKnownShape("tiny"));
-  for (const DType weights : {DType::kBF16, DType::kF32}) {
+  for (const DType weights : {DType::kBF16, DType::kF32, DType::kU4G64}) {
     RandomPackOptions options;
     options.output = folder.path() + "/" + DTypeName(weights);
     options.shape = shape;
