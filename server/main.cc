@@ -79,7 +79,8 @@ int Import(const CommandLine& line) {
                                  .name = line.name,
                                  .without_tokenizer = line.without_tokenizer,
                                  .without_template = line.without_template,
-                                 .chat_template_file = line.chat_template_file};
+                                 .chat_template_file = line.chat_template_file,
+                                 .types = line.types};
   return PrintImported(ImportModel(options), line.source, line.output);
 }
 

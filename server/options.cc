@@ -43,7 +43,9 @@ struct Written {
   std::string memory_budget;
   std::string weight_budget;
   std::string compute_type = "bf16";
-  std::string random_weights = "bf16";
+  std::string weights;
+  std::string embeddings;
+  std::string head;
   std::string disk_backend;
   TierFlags tiers;
   PlanFlags plan;
@@ -222,9 +224,21 @@ class Declaration {
                             "in place of a source: the shape whose weights are random numbers, as "
                             "1b, opt-30b or llama-3-8b; a wrong name lists them all");
     random->excludes(source);
-    import_->add_option("--weights", written.random_weights, "of --random: bf16 or f32")
-        ->needs(random)
-        ->capture_default_str();
+    import_->add_option("--weights", written.weights,
+                        "type of matrices: int4 or int8 (groups of 64), bf16 or f32, or u4g64, "
+                        "i4g64, u8g64, i8g64 (default: the source's; of --random bf16)");
+    import_
+        ->add_option(
+            "--embeddings", written.embeddings,
+            "the same of the embedding, which is the head too where that is tied (default: "
+            "int8 where matrices have 4 bits, else as --weights)")
+        ->excludes(random);
+    import_->add_option("--head", written.head, "the same of the head (default: as the embedding)")
+        ->excludes(random);
+    import_
+        ->add_flag("--requantise", line.types.requantises,
+                   "let --weights, --embeddings and --head change what is quantised in the source")
+        ->excludes(random);
     import_->add_option("--seed", line.random.seed, "of --random")
         ->needs(random)
         ->check(CLI::NonNegativeNumber);
@@ -322,11 +336,13 @@ class Declaration {
     calibrate_->add_option("--folder", calibrate.calibration.folder,
                            "on the disk of packs and of what is spilled; a file is made there and "
                            "is gone at the end (default: the user's cache folder)");
-    calibrate_->add_option("--seconds", calibrate.calibration.measure.most_seconds,
-                           "for measuring, after the file is written")
+    calibrate_
+        ->add_option("--seconds", calibrate.calibration.measure.most_seconds,
+                     "for measuring, after the file is written")
         ->capture_default_str();
-    calibrate_->add_option("--threads", calibrate.calibration.discrete.num_threads,
-                           "compute threads; 0: one a core")
+    calibrate_
+        ->add_option("--threads", calibrate.calibration.discrete.num_threads,
+                     "compute threads; 0: one a core")
         ->capture_default_str();
     for (const TierFlag& flag : ListTierFlags(written.tiers)) {
       const absl::string_view key = flag.key;
@@ -357,8 +373,7 @@ class Declaration {
                       "a profile's file, or a known machine, as t4 (default: this machine, as "
                       "`nightshift calibrate` measured it)");
     for (const TierFlag& flag : ListPlanFlags(flags)) {
-      plan_->add_option(absl::StrCat("--", flag.key), *flag.text, flag.help)
-          ->capture_default_str();
+      plan_->add_option(absl::StrCat("--", flag.key), *flag.text, flag.help)->capture_default_str();
     }
     number("--block", plan.block, "requests held at one time; 0: as it is best");
     number("--batch", plan.batch, "requests on the device at one time; 0: as it is best");
@@ -490,16 +505,26 @@ absl::Status ResolveCalibrate(const Written& written, CalibrateOptions& calibrat
   return calibrate.Resolve();
 }
 
+absl::StatusOr<std::optional<DType>> ReadWeightType(const char* option, const std::string& name) {
+  if (name.empty()) {
+    return std::optional<DType>();
+  }
+  const absl::StatusOr<DType> dtype = ParseWeightType(name);
+  if (!dtype.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(option, ": ", dtype.status().message()));
+  }
+  return std::optional<DType>(*dtype);
+}
+
 absl::Status ResolveImport(const Written& written, CommandLine& line) {
   if (line.source.empty() && line.random.shape.empty()) {
     return absl::InvalidArgumentError(
         "import: neither a source nor --random SHAPE says what to import");
   }
-  if (written.random_weights != "bf16" && written.random_weights != "f32") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--weights is ", written.random_weights, ", must be bf16 or f32"));
-  }
-  line.random.weights = written.random_weights == "f32" ? DType::kF32 : DType::kBF16;
+  ASSIGN_OR_RETURN(line.types.matrices, ReadWeightType("--weights", written.weights));
+  ASSIGN_OR_RETURN(line.types.embeddings, ReadWeightType("--embeddings", written.embeddings));
+  ASSIGN_OR_RETURN(line.types.head, ReadWeightType("--head", written.head));
+  line.random.weights = line.types.matrices.value_or(DType::kBF16);
   line.random.output = line.output;
   line.random.name = line.name;
   line.command = line.random.shape.empty() ? Command::kImport : Command::kImportRandom;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "engine/model/weight_types.h"
 #include "engine/policy/run_plan.h"
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
@@ -57,7 +58,7 @@ struct Options {
   int64_t disk_ballast_bytes = 64 << 20;
   int64_t keep_results_days = 30;   // input and results of a job that has ended
   int64_t keep_records_days = 365;  // its record, after that
-  std::string ready_file;    // gets the addresses, one a line, when they accept calls
+  std::string ready_file;           // gets the addresses, one a line, when they accept calls
 
   // INVALID_ARGUMENT naming option and value.
   absl::Status Validate() const;
@@ -90,6 +91,7 @@ struct CommandLine {
   bool without_tokenizer = false;
   bool without_template = false;
   std::string chat_template_file;
+  WeightTypes types;           // of import; matrices of import --random, too
   RandomImportOptions random;  // of import --random
   BenchOptions bench;
   std::string timeline_path;  // of bench: the file for a trace; empty for none

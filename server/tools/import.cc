@@ -97,8 +97,10 @@ absl::StatusOr<std::optional<std::string>> ImportTemplate(const ImportOptions& o
 
 absl::StatusOr<ImportSummary> ImportModel(const ImportOptions& options) {
   ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(options.source));
-  PackImportOptions pack_options{
-      .output = options.output, .model_name = options.name, .progress = options.progress};
+  PackImportOptions pack_options{.output = options.output,
+                                 .model_name = options.name,
+                                 .types = options.types,
+                                 .progress = options.progress};
   std::vector<std::string> notes;
   if (!options.without_tokenizer) {
     ASSIGN_OR_RETURN(pack_options.tokenizer_json, ImportTokenizer(options, checkpoint, notes));

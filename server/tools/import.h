@@ -8,6 +8,7 @@
 
 #include "engine/model/pack.h"
 #include "engine/model/weight_import.h"
+#include "engine/model/weight_types.h"
 
 namespace nightshift {
 
@@ -21,6 +22,7 @@ struct ImportOptions {
   bool without_template = false;
   // A file whose text takes the place of the source's chat template; empty: the source's own.
   std::string chat_template_file = {};
+  WeightTypes types = {};
   ImportProgress progress = {};  // bytes of weights written; may be empty
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "engine/model/weight_loader.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/group_format.h"
 
 namespace nightshift {
 namespace {
@@ -24,8 +27,11 @@ using Json = nlohmann::ordered_json;
 constexpr char kSecondRounding[] =
     "quantised weights are rounded a second time, to bf16, when a job runs in bf16; f32 keeps them";
 
+constexpr char kPacked[] =
+    "integer groups are multiplied as they are stored, expanded a block at a time";
+
 constexpr char kExpansion[] =
-    "quantised weights have the source's values; loading expands them to the compute type";
+    "super-blocks have the source's values; loading expands them to the compute type";
 
 std::string HashText(uint64_t hash) {
   return absl::StrFormat("%016x", hash);
@@ -34,13 +40,26 @@ std::string HashText(uint64_t hash) {
 struct WeightTotals {
   int64_t parameters = 0;
   int64_t active_parameters = 0;  // that one token uses: of the experts, those that it is routed to
-  bool quantised = false;
+  bool has_groups = false;
+  bool has_super_blocks = false;
   std::map<std::string, int64_t> bytes_by_type;
+  // The types of the parts of a model, as a person calls these.
+  std::map<std::string, std::set<std::string>> types_by_part;
   // Of those types that GGUF blocks became: bytes by the type that they had there.
   std::map<std::string, std::map<std::string, int64_t>> bytes_by_source_type;
   int64_t f32_bytes = 0;  // in memory
   int64_t bf16_bytes = 0;
 };
+
+std::string PartOf(const TensorEntry& tensor) {
+  if (tensor.layout == TensorLayout::kVector) {
+    return "norms and biases";
+  }
+  if (tensor.name == "embed" || tensor.name == "positions") {
+    return "embedding";
+  }
+  return tensor.name == "head" ? "head" : "layers";
+}
 
 WeightTotals TotalsOf(const PackManifest& manifest) {
   WeightTotals totals;
@@ -50,7 +69,10 @@ WeightTotals TotalsOf(const PackManifest& manifest) {
     if (absl::StrContains(tensor.name, ".experts.")) {
       expert_parameters += tensor.outputs * tensor.inputs;
     }
-    totals.quantised = totals.quantised || !IsFloat(tensor.dtype);
+    const bool is_group = GroupFormatOf(tensor.dtype).has_value();
+    totals.has_groups = totals.has_groups || is_group;
+    totals.has_super_blocks = totals.has_super_blocks || (!is_group && !IsFloat(tensor.dtype));
+    totals.types_by_part[PartOf(tensor)].insert(DTypeName(tensor.dtype));
     for (const ShardEntry& shard : tensor.shards) {
       totals.bytes_by_type[DTypeName(tensor.dtype)] += shard.bytes;
       if (!tensor.source_type.empty()) {
@@ -104,9 +126,12 @@ absl::StatusOr<Json> ModelToJson(const Pack& pack) {
                {"eos_tokens", config.eos_tokens},
                {"weight_bytes_by_type", totals.bytes_by_type},
                {"weight_bytes_by_source_type", totals.bytes_by_source_type},
+               {"weight_types_by_part", totals.types_by_part},
                {"extent_bytes", manifest.extent_bytes},
                {"memory_bytes", {{"f32", totals.f32_bytes}, {"bf16", totals.bf16_bytes}}},
-               {"second_rounding_in_bf16", totals.quantised},
+               {"multiplied_as_stored", totals.has_groups},
+               {"expanded_when_loaded", totals.has_super_blocks},
+               {"second_rounding_in_bf16", totals.has_groups || totals.has_super_blocks},
                {"tokenizer", nullptr},
                {"chat_template_bytes", nullptr},
                {"source_format", manifest.source_format},
@@ -174,6 +199,18 @@ std::string SourceTypes(const Json& json, const std::string& type) {
   return text;
 }
 
+// "embedding I8G64; layers U4G64; norms and biases F32".
+std::string TypesLine(const Json& types_by_part) {
+  std::string text;
+  for (const auto& [part, types] : types_by_part.items()) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", part);
+    for (const Json& type : types) {
+      absl::StrAppend(&text, type == types.front() ? " " : ", ", type.get<std::string>());
+    }
+  }
+  return text;
+}
+
 // Names and texts from the source pass through Dump, so control characters reach no terminal.
 std::string ModelToText(const Json& json) {
   std::string text;
@@ -215,12 +252,18 @@ std::string ModelToText(const Json& json) {
     AppendLine(text, "weights",
                absl::StrCat(type, " ", Mebibytes(bytes.get<int64_t>()), SourceTypes(json, type)));
   }
+  AppendLine(text, "types", TypesLine(json["weight_types_by_part"]));
   const Json& memory = json["memory_bytes"];
   AppendLine(text, "memory",
              absl::StrCat(Mebibytes(memory["f32"].get<int64_t>()), " in f32, ",
                           Mebibytes(memory["bf16"].get<int64_t>()), " in bf16"));
-  if (json["second_rounding_in_bf16"].get<bool>()) {
+  if (json["multiplied_as_stored"].get<bool>()) {
+    AppendLine(text, "computing", kPacked);
+  }
+  if (json["expanded_when_loaded"].get<bool>()) {
     AppendLine(text, "loading", kExpansion);
+  }
+  if (json["second_rounding_in_bf16"].get<bool>()) {
     AppendLine(text, "rounding", kSecondRounding);
   }
   AppendLine(text, "tokenizer", TokenizerLine(json["tokenizer"]));

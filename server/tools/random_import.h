@@ -12,10 +12,10 @@
 namespace nightshift {
 
 struct RandomImportOptions {
-  std::string shape;      // a name of engine/model/known_shapes.h
-  std::string output;     // the pack's folder; must not exist
-  std::string name = {};  // what the pack calls the model; empty: the shape's name
-  DType weights = DType::kBF16;  // or kF32
+  std::string shape;             // a name of engine/model/known_shapes.h
+  std::string output;            // the pack's folder; must not exist
+  std::string name = {};         // what the pack calls the model; empty: the shape's name
+  DType weights = DType::kBF16;  // of matrices; or kF32, or integer groups
   uint64_t seed = 0;
   // A Hugging Face folder or a pack whose tokenizer and chat template the pack gets, so that it
   // serves texts; empty: token ids only.

@@ -169,12 +169,33 @@ TEST_F(OptionsTest, ReadsAnImportOfRandomWeights) {
   EXPECT_EQ(line.random.tokenizer, "texts");
 }
 
+TEST_F(OptionsTest, ReadsTypesOfWeightsToImport) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine plain, Read({"import", "folder", "-o", "pack"}));
+  EXPECT_EQ(plain.types.matrices, std::nullopt);
+  EXPECT_FALSE(plain.types.requantises);
+  ASSERT_OK_AND_ASSIGN(const CommandLine line,
+                       Read({"import", "folder", "-o", "pack", "--weights", "int4", "--embeddings",
+                             "INT8", "--head", "bf16", "--requantise"}));
+  EXPECT_EQ(line.types.matrices, DType::kU4G64);
+  EXPECT_EQ(line.types.embeddings, DType::kI8G64);
+  EXPECT_EQ(line.types.head, DType::kBF16);
+  EXPECT_TRUE(line.types.requantises);
+  ASSERT_OK_AND_ASSIGN(const CommandLine random,
+                       Read({"import", "--random", "1b", "-o", "pack", "--weights", "i4g64"}));
+  EXPECT_EQ(random.random.weights, DType::kI4G64);
+  EXPECT_THAT(Read({"import", "folder", "-o", "pack", "--head", "q4"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "--head: q4 is no type of weights; there are f32, bf16, int8, int4"));
+}
+
 TEST_F(OptionsTest, RefusesImportsThatContradictThemselves) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"--output", "pack"},
            {"folder", "--random", "1b", "--output", "pack"},
            {"folder", "--seed", "1", "--output", "pack"},
            {"--random", "1b", "--weights", "q4", "--output", "pack"},
+           {"--random", "1b", "--head", "int8", "--output", "pack"},
+           {"--random", "1b", "--requantise", "--output", "pack"},
            {"--random", "1b", "--seed", "-1", "--output", "pack"},
            {"--random", "1b", "--chat-template", "file", "--output", "pack"}}) {
     std::vector<std::string> arguments = {"import"};
