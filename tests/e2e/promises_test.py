@@ -41,7 +41,8 @@ FAILPOINTS = ["chunk_written", "chunk_synced", "finish_received", "input_synced"
               "publish_committed", "subscribers_told", "change_committed", "delete_committed",
               "purge_step", "file_removal", "drain_begun", "drain_given_back"]
 # Passed once by a daemon in such a life.
-ONCE = {"chunk_synced", "model_loaded", "delete_committed", "drain_begun", "drain_given_back"}
+ONCE = {"chunk_synced", "model_loaded", "delete_committed", "file_removal", "drain_begun",
+        "drain_given_back"}
 # kSyncBytes of server/rpc/submit_stream_call.cc: an upload of more is synced on its way.
 UPLOAD_BYTES = 33 << 20
 # kVersions of server/store/sqlite_schema.cc.
