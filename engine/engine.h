@@ -112,6 +112,9 @@ struct SweepRecord {
   // With sampling.prompt_logprobs, when finished: one for each token of the prompt, whatever
   // happened to the request meanwhile. The first has no log-probability: 0 and no alternatives.
   std::vector<TokenLogprob> prompt_logprobs;
+  // When finished: tokens of the prompt that it took from others instead of computing them, since
+  // it was admitted last.
+  int64_t shared_tokens = 0;
 };
 
 // Positions of one request that a sweep computed in one of its batches.

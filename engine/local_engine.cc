@@ -423,10 +423,11 @@ int64_t LocalEngine::TakeSharedPages() {
   int64_t taken = 0;
   prefixes_->BeginEdge();
   for (const std::unique_ptr<Sequence>& sequence : held_) {
-    taken -= sequence->computed_tokens;
-    sequence->computed_tokens =
+    const int64_t computed =
         prefixes_->Take(sequence->prefix, sequence->computed_tokens, sequence->pages);
-    taken += sequence->computed_tokens;
+    taken += computed - sequence->computed_tokens;
+    sequence->shared_tokens += computed - sequence->computed_tokens;
+    sequence->computed_tokens = computed;
     sequence->waits_for_prefix =
         prefixes_->WaitsForOlder(sequence->prefix, sequence->computed_tokens);
   }
@@ -504,6 +505,7 @@ SweepRecord LocalEngine::FinishScored(Sequence& sequence) {
   record.finished = true;
   record.finish_reason = FinishReason::kLength;
   record.prompt_logprobs = std::move(sequence.prompt_logprobs);
+  record.shared_tokens = sequence.shared_tokens;
   return record;
 }
 
@@ -522,6 +524,7 @@ SweepRecord LocalEngine::AppendToken(Sequence& sequence, TokenLogprob token) {
     record.text = std::move(ending->text);
     record.kept_tokens = ending->kept_tokens;
     record.prompt_logprobs = std::move(sequence.prompt_logprobs);
+    record.shared_tokens = sequence.shared_tokens;
   }
   return record;
 }

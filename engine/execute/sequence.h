@@ -36,6 +36,7 @@ struct Sequence {
   std::vector<int32_t> tokens;  // the prompt, then what was generated
   int64_t prompt_tokens;
   int64_t computed_tokens = 0;         // whose keys and values are in `pages`
+  int64_t shared_tokens = 0;           // of these, taken from others
   std::vector<TokenLogprob> logprobs;  // of the generated tokens
   // Of the prompt as far as it is computed; the first has none. Empty when not wanted.
   std::vector<TokenLogprob> prompt_logprobs;

@@ -144,9 +144,10 @@ void WalkFields(Wire& wire, T& value) {
 
 template <typename Wire, Fields<SweepRecord> T>
 void WalkFields(Wire& wire, T& value) {
-  auto& [id, token, finished, finish_reason, stop_reason, text, kept_tokens, prompt_logprobs] =
-      value;
-  wire(id, token, finished, finish_reason, stop_reason, text, kept_tokens, prompt_logprobs);
+  auto& [id, token, finished, finish_reason, stop_reason, text, kept_tokens, prompt_logprobs,
+         shared_tokens] = value;
+  wire(id, token, finished, finish_reason, stop_reason, text, kept_tokens, prompt_logprobs,
+       shared_tokens);
 }
 
 template <typename Wire, Fields<LaneTimes> T>

@@ -88,6 +88,7 @@ std::string BuildCompletionResult(const ResultHeader& header, const CompletionOu
   }
   completion.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
   completion.mutable_usage()->set_output_tokens(outcome.output_tokens);
+  completion.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
   completion.set_seed(outcome.seed);
   completion.set_attempt(outcome.attempt);
   completion.set_model_digest(outcome.model_digest);

@@ -41,6 +41,7 @@ struct CompletionOutcome {
   std::vector<TokenLogprob> prompt_logprobs;  // empty unless wanted
   std::optional<std::string> echoed_prompt;
   int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt: taken from other requests, not computed
   int64_t output_tokens = 0;  // sampled, the end tokens included, of all choices
   uint64_t seed = 0;
   int32_t attempt = 1;

@@ -49,6 +49,8 @@ std::string ReasonOfCode(absl::StatusCode code) {
       return reason::kStateConflict;
     case absl::StatusCode::kResourceExhausted:
       return reason::kBacklogFull;
+    case absl::StatusCode::kUnavailable:
+      return reason::kStoreBusy;
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
       return reason::kInternal;
@@ -124,6 +126,18 @@ absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms) {
   retry.mutable_retry_delay()->set_seconds(delay_ms / 1000);
   retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(delay_ms % 1000) * 1'000'000);
   Attach(status, retry);
+  return status;
+}
+
+bool HasRetryDelay(const absl::Status& status) {
+  return Find<google::rpc::RetryInfo>(status).has_value();
+}
+
+absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name) {
+  google::rpc::ResourceInfo resource;
+  resource.set_resource_type(std::string(type));
+  resource.set_resource_name(std::string(name));
+  Attach(status, resource);
   return status;
 }
 

@@ -46,6 +46,7 @@ inline constexpr char kNoSweep[] = "NO_SWEEP";
 inline constexpr char kSeqAhead[] = "SEQ_AHEAD";
 inline constexpr char kReaderStalled[] = "READER_STALLED";
 inline constexpr char kServerDraining[] = "SERVER_DRAINING";
+inline constexpr char kStoreBusy[] = "STORE_BUSY";
 inline constexpr char kRecordCorrupt[] = "RECORD_CORRUPT";
 inline constexpr char kUnimplemented[] = "UNIMPLEMENTED";
 inline constexpr char kInternal[] = "INTERNAL";
@@ -76,6 +77,10 @@ absl::Status MakeFieldError(absl::string_view reason,
 
 // The same error with a RetryInfo: how long a caller should wait before it tries again.
 absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms);
+bool HasRetryDelay(const absl::Status& status);
+
+// Adds the resource that the error is about (ResourceInfo): "job", "jobs/nightly".
+absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name);
 
 // The reason of the status' ErrorInfo; for a status without one, a reason by its code.
 std::string ErrorReason(const absl::Status& status);

@@ -363,6 +363,7 @@ void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
                          .kept_tokens = record.kept_tokens};
   if (key.choice == 0) {
     row.prompt_logprobs = std::move(record.prompt_logprobs);
+    row.cached_tokens = record.shared_tokens;
   }
   held_.erase(found);
   if (std::all_of(row.choices.begin(), row.choices.end(),
@@ -392,6 +393,7 @@ FinishedRow Block::Complete(BlockRow row) const {
   outcome.prompt_logprobs = std::move(row.prompt_logprobs);
   outcome.echoed_prompt = std::move(row.echoed_prompt);
   outcome.prompt_tokens = row.prompt_tokens;
+  outcome.cached_tokens = row.cached_tokens;
   outcome.seed = row.seed;
   outcome.attempt = row.attempt;
   outcome.model_digest = info.model_digest;
@@ -403,7 +405,8 @@ FinishedRow Block::Complete(BlockRow row) const {
           .outcome = RowState::kSucceeded,
           .body = BuildCompletionResult(row.header, outcome, session_.text->encoder->tokenizer()),
           .prompt_tokens = outcome.prompt_tokens,
-          .output_tokens = outcome.output_tokens};
+          .output_tokens = outcome.output_tokens,
+          .cached_tokens = outcome.cached_tokens};
 }
 
 std::vector<BlockRow> Block::TakeRows(const std::set<uint64_t>& keys) {

@@ -36,6 +36,7 @@ struct BlockRow {
   bool want_logprobs = false;
   std::optional<std::string> echoed_prompt;
   std::vector<TokenLogprob> prompt_logprobs;  // once the first choice has ended, if wanted
+  int64_t cached_tokens = 0;                  // of its prompt, once it has ended in this run
   std::vector<ChoiceProgress> choices;
 };
 

@@ -1,14 +1,9 @@
 #include "server/scheduling/block_former.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <numeric>
-#include <optional>
 #include <tuple>
 #include <utility>
-
-#include "kernels/base/checksum.h"
 
 namespace nightshift {
 namespace {
@@ -19,42 +14,21 @@ bool IsSuspect(int32_t attempt) {
   return attempt > 1;
 }
 
-// How many leading pages all of `members` share.
-size_t CommonPages(std::span<const BlockCandidate> candidates, const std::vector<size_t>& members) {
-  const std::span<const uint64_t> first = candidates[members[0]].pages;
-  size_t common = first.size();
-  for (const size_t i : members) {
-    const std::span<const uint64_t> pages = candidates[i].pages;
-    common = std::min(common, pages.size());
-    while (common > 0 && pages[common - 1] != first[common - 1]) {
-      --common;
-    }
-  }
-  return common;
-}
-
-// One job's candidates of one priority: groups of a prefix, the one with the longest member first.
+// One job's candidates of one priority, as they should run.
 void OrderJob(std::span<const BlockCandidate> candidates, std::vector<size_t>& members) {
-  const size_t common = CommonPages(candidates, members);
-  const auto group_of = [&](size_t i) -> std::optional<uint64_t> {
-    const std::span<const uint64_t> pages = candidates[i].pages;
-    return pages.size() > common ? std::optional(pages[common]) : std::nullopt;
-  };
-  std::map<uint64_t, int64_t> longest;
+  std::vector<OrderedRow> rows;
   for (const size_t i : members) {
-    if (const auto group = group_of(i)) {
-      int64_t& tokens = longest[*group];
-      tokens = std::max(tokens, candidates[i].predicted_tokens);
-    }
-  }
-  const auto key = [&](size_t i) {
     const BlockCandidate& candidate = candidates[i];
-    const std::optional<uint64_t> group = group_of(i);
-    return std::make_tuple(-(group ? longest[*group] : candidate.predicted_tokens),
-                           group.value_or(0), -candidate.predicted_tokens, candidate.index,
-                           candidate.choice);
-  };
-  std::sort(members.begin(), members.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    rows.push_back({.predicted_tokens = candidate.predicted_tokens,
+                    .pages = candidate.pages,
+                    .index = candidate.index,
+                    .choice = candidate.choice});
+  }
+  std::vector<size_t> ordered;
+  for (const size_t row : LongestFirst(rows)) {
+    ordered.push_back(members[row]);
+  }
+  members = std::move(ordered);
 }
 
 std::vector<size_t> InOrder(std::span<const BlockCandidate> candidates) {
@@ -93,17 +67,6 @@ int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests) {
     return max_requests;
   }
   return attempt == 2 ? std::min(kFirstSuspects, max_requests) : 1;
-}
-
-std::vector<uint64_t> HashPages(std::span<const int32_t> prompt) {
-  std::vector<uint64_t> hashes;
-  constexpr size_t kPage = static_cast<size_t>(kPrefixPageTokens);
-  for (size_t end = kPage; end <= prompt.size() && hashes.size() < kMaxPrefixPages; end += kPage) {
-    const uint64_t page = Xxh3(std::as_bytes(prompt.subspan(end - kPage, kPage)));
-    const std::array<uint64_t, 2> chain = {hashes.empty() ? 0 : hashes.back(), page};
-    hashes.push_back(Xxh3(std::as_bytes(std::span(chain))));
-  }
-  return hashes;
 }
 
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room) {

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "server/scheduling/row_order.h"
+
 namespace nightshift {
 
 // A request that is ready to join.
@@ -35,16 +37,9 @@ struct BlockRoom {
 // with the default of 3 attempts only the guilty one fails. Costs nothing while no block fails.
 int64_t MaxRequestsOfAttempt(int32_t attempt, int64_t max_requests);
 
-// Hashes of the prompt's leading pages of kPrefixPageTokens tokens, at most kMaxPrefixPages, each
-// of all tokens up to the page's end: equal where prompts are equal so far.
-inline constexpr int64_t kPrefixPageTokens = 64;
-inline constexpr int64_t kMaxPrefixPages = 32;
-std::vector<uint64_t> HashPages(std::span<const int32_t> prompt);
-
 // Indices of the candidates that may join, in the order in which the engine is asked: suspects
-// first, then by priority, then jobs in turn by their share tags. Of one job, those that share a
-// prefix beyond what all its candidates share go together, the longest group first (so that the
-// job's end is not left to a few long rows) and in a group the longest first.
+// first, then by priority, then jobs in turn by their share tags; those of one job as LongestFirst
+// says.
 std::vector<size_t> FormBlock(std::span<const BlockCandidate> candidates, const BlockRoom& room);
 
 // A request in the block.

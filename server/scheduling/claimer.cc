@@ -1,6 +1,7 @@
 #include "server/scheduling/claimer.h"
 
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -8,12 +9,25 @@
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
+namespace {
+
+// Those of `preferred` that are not among `rows`.
+std::vector<int64_t> LeftOf(std::vector<int64_t> preferred, const std::vector<ClaimedRow>& rows) {
+  std::set<int64_t> claimed;
+  for (const ClaimedRow& row : rows) {
+    claimed.insert(row.index);
+  }
+  std::erase_if(preferred, [&](int64_t index) { return claimed.count(index) != 0; });
+  return preferred;
+}
+
+}  // namespace
 
 Claimer::~Claimer() {
   Wait();
 }
 
-void Claimer::Begin(const std::string& job_id, int64_t limit) {
+void Claimer::Begin(const std::string& job_id, int64_t limit, std::vector<int64_t> preferred) {
   {
     MutexLock lock(mutex_);
     CHECK(!in_flight_);
@@ -24,17 +38,21 @@ void Claimer::Begin(const std::string& job_id, int64_t limit) {
   const int64_t now_us = clock_.WallMicros();
   publisher_.Submit(
       job_id,
-      [rows, job_id, limit, now_us](JobStore& store) -> absl::Status {
-        ASSIGN_OR_RETURN(*rows, store.Claim(job_id, limit, now_us));
+      [rows, job_id, limit, preferred, now_us](JobStore& store) -> absl::Status {
+        ASSIGN_OR_RETURN(*rows, store.Claim(job_id, limit, preferred, now_us));
         return absl::OkStatus();
       },
-      [this, rows, job_id](const absl::Status& status) {
+      [this, rows, job_id, preferred](const absl::Status& status) {
         Failpoint("claim_committed");
+        if (!status.ok()) {
+          rows->clear();
+        }
         // The wakeup goes first: after the lock is released the claimer may be gone.
         MutexLock lock(mutex_);
         answers_.push_back({.job_id = job_id,
                             .status = status,
-                            .rows = status.ok() ? std::move(*rows) : std::vector<ClaimedRow>()});
+                            .rows = *rows,
+                            .left = LeftOf(preferred, *rows)});
         in_flight_ = false;
         wakeup_.Notify();
         answered_.NotifyAll();

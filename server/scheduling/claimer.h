@@ -19,6 +19,7 @@ struct ClaimAnswer {
   std::string job_id;
   absl::Status status;
   std::vector<ClaimedRow> rows;
+  std::vector<int64_t> left;  // preferred ones that were not claimed
 };
 
 // One thread, but for the store's answers. Everything it is given must outlive it.
@@ -29,8 +30,9 @@ class Claimer {
   // Waits for the claim that is on its way.
   ~Claimer();
 
-  // Begins a claim; none may be on its way. The rows' attempts are durable when it is answered.
-  void Begin(const std::string& job_id, int64_t limit);
+  // Begins a claim (JobStore::Claim); none may be on its way. The rows' attempts are durable when it
+  // is answered.
+  void Begin(const std::string& job_id, int64_t limit, std::vector<int64_t> preferred);
   bool in_flight();
   // Waits until no claim is on its way.
   void Wait();

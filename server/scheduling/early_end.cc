@@ -58,11 +58,15 @@ FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header) {
 
 absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const JobRecord& job,
                                                         const JobContext& context, int64_t limit,
-                                                        const ParseLimits& limits) {
+                                                        const ParseLimits& limits,
+                                                        bool may_try_again) {
   ASSIGN_OR_RETURN(const std::vector<ClaimedRow> rows, store.NextUnfinished(job.id, limit));
   std::vector<FinishedRow> finished;
   for (const ClaimedRow& row : rows) {
     absl::StatusOr<ResultHeader> header = ReadResultHeader(context, row, limits);
+    if (absl::IsUnavailable(header.status()) && may_try_again) {
+      return header.status();
+    }
     if (!header.ok()) {
       LOG(ERROR) << "input_unreadable job=" << job.id << " index=" << row.index << " error=\""
                  << header.status().message() << "\"";

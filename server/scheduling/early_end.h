@@ -21,10 +21,12 @@ namespace nightshift {
 FinishedRow EndRowEarly(const JobRecord& job, const ResultHeader& header);
 
 // As EndRowEarly, for up to `limit` rows that wait in the store; empty when none is left. Reads the
-// rows' input for their ids; an unreadable one ends without.
+// rows' input for their ids; an unreadable one ends without. With `may_try_again` input that cannot
+// be read at present ends none: UNAVAILABLE.
 absl::StatusOr<std::vector<FinishedRow>> EndWaitingRows(JobStore& store, const JobRecord& job,
                                                         const JobContext& context, int64_t limit,
-                                                        const ParseLimits& limits);
+                                                        const ParseLimits& limits,
+                                                        bool may_try_again);
 
 // Inside a write: JobStore::FailJob, unless the job is gone, be it that its id is another's by now.
 absl::Status FailJob(JobStore& store, const JobRecord& job, const std::string& error,

@@ -27,9 +27,16 @@ absl::StatusOr<int> JobInput::OpenOnce() {
     fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   }
   if (fd_ < 0) {
-    return absl::DataLossError(absl::StrCat("open input ", path_, ": ", strerror(errno)));
+    const int error = errno;
+    const std::string message = absl::StrCat("open input ", path_, ": ", strerror(error));
+    return error == ENOENT ? absl::DataLossError(message) : absl::UnavailableError(message);
   }
   return fd_;
+}
+
+bool JobInput::is_open() {
+  MutexLock lock(mutex_);
+  return fd_ >= 0;
 }
 
 absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length, int64_t crc) {
@@ -43,9 +50,11 @@ absl::StatusOr<std::string> JobInput::ReadRow(int64_t offset, int64_t length, in
       continue;
     }
     if (got <= 0) {
-      return absl::DataLossError(absl::StrCat(
+      const int error = errno;
+      const std::string message = absl::StrCat(
           "read ", length, " bytes at ", offset, " of input ", path_, ": ",
-          got < 0 ? strerror(errno) : "the file ends before", " after ", done, " bytes"));
+          got < 0 ? strerror(error) : "the file ends before", " after ", done, " bytes");
+      return got < 0 ? absl::UnavailableError(message) : absl::DataLossError(message);
     }
     done += got;
   }

@@ -19,8 +19,11 @@ class JobInput {
   JobInput& operator=(const JobInput&) = delete;
 
   // `crc`: of the bytes as they were accepted, or kNoCrc. Errors: DATA_LOSS when the file is gone,
-  // ends before the row does, or holds other bytes.
+  // ends before the row does, or holds other bytes; UNAVAILABLE when it cannot be opened or read at
+  // present (an I/O error, too many open files), naming file, error and place.
   absl::StatusOr<std::string> ReadRow(int64_t offset, int64_t length, int64_t crc);
+  // Whether the file was opened: what fails then is the row.
+  bool is_open();
 
  private:
   absl::StatusOr<int> OpenOnce();

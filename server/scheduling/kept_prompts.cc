@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -23,18 +24,29 @@ namespace {
 // The machine's byte order is the file's: little-endian, as all that this runs on.
 struct Entry {
   uint64_t offset = 0;
-  uint32_t count = 0;
-  uint32_t crc = 0;
+  uint32_t tokens = 0;
+  uint32_t ids_crc = 0;
+  uint32_t max_output_tokens = 0;
+  std::array<uint32_t, kShapePages.size()> pages = {};
+  uint32_t crc = 0;  // of what is before it
 };
 constexpr int64_t kEntryBytes = sizeof(Entry);
-static_assert(kEntryBytes == 16);
+static_assert(kEntryBytes == 64 && offsetof(Entry, crc) == 60);
 // Growth between looks at the disk.
 constexpr int64_t kLookBytes = 16 << 20;
 
-uint32_t CrcOf(const PromptKey& key, std::span<const int32_t> ids) {
-  const std::array<uint64_t, 3> head = {key.text_digest, static_cast<uint64_t>(key.index),
-                                        ids.size()};
-  return Crc32c(std::as_bytes(ids), Crc32c(std::as_bytes(std::span(head))));
+uint32_t CrcOf(const PromptKey& key, const Entry& entry) {
+  const std::array<uint64_t, 2> head = {key.text_digest, static_cast<uint64_t>(key.index)};
+  return Crc32c(std::as_bytes(std::span(&entry, 1)).first(offsetof(Entry, crc)),
+                Crc32c(std::as_bytes(std::span(head))));
+}
+
+Entry MakeEntry(const PromptShape& shape) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  return {.tokens = static_cast<uint32_t>(std::clamp<int64_t>(shape.prompt_tokens, 0, kMost)),
+          .max_output_tokens =
+              static_cast<uint32_t>(std::clamp<int64_t>(shape.max_output_tokens, 0, kMost)),
+          .pages = shape.pages};
 }
 
 bool WriteAt(int fd, const void* bytes, size_t size, int64_t offset) {
@@ -117,41 +129,91 @@ std::optional<std::vector<int32_t>> KeptPrompts::Find(const PromptKey& key) {
   }
   Entry entry;
   if (!ReadAt(file->fd.get(), &entry, sizeof(entry), key.index * kEntryBytes) ||
-      entry.offset == 0 || entry.offset > static_cast<uint64_t>(end_bytes) ||
-      entry.count > (static_cast<uint64_t>(end_bytes) - entry.offset) / sizeof(int32_t)) {
+      CrcOf(key, entry) != entry.crc || entry.offset == 0 ||
+      entry.offset > static_cast<uint64_t>(end_bytes) ||
+      entry.tokens > (static_cast<uint64_t>(end_bytes) - entry.offset) / sizeof(int32_t)) {
     return std::nullopt;
   }
-  std::vector<int32_t> ids(entry.count);
+  std::vector<int32_t> ids(entry.tokens);
   if (!ReadAt(file->fd.get(), ids.data(), ids.size() * sizeof(int32_t),
               static_cast<int64_t>(entry.offset)) ||
-      CrcOf(key, ids) != entry.crc) {
+      Crc32c(std::as_bytes(std::span(ids))) != entry.ids_crc) {
     return std::nullopt;
   }
   return ids;
 }
 
-void KeptPrompts::Keep(const PromptKey& key, std::span<const int32_t> ids) {
-  const auto bytes = static_cast<int64_t>(ids.size_bytes());
+std::vector<std::optional<PromptShape>> KeptPrompts::FindShapes(const PromptKey& key,
+                                                                int64_t count) {
+  std::vector<std::optional<PromptShape>> shapes(static_cast<size_t>(count));
   FilePtr file;
-  Entry entry;
   {
     MutexLock lock(mutex_);
-    const bool is_new = files_.find(key.job_uid) == files_.end();
-    if (options_.max_bytes == 0 ||
-        !HasRoom(bytes + (is_new ? key.job_rows * kEntryBytes : 0))) {
-      return;
+    file = Open(key, /*create=*/false);
+  }
+  std::vector<Entry> entries(static_cast<size_t>(count));
+  if (file == nullptr || !ReadAt(file->fd.get(), entries.data(), entries.size() * sizeof(Entry),
+                                 key.index * kEntryBytes)) {
+    return shapes;
+  }
+  PromptKey of_row = key;
+  for (size_t i = 0; i < entries.size(); ++i, ++of_row.index) {
+    const Entry& entry = entries[i];
+    if (entry.tokens > 0 && CrcOf(of_row, entry) == entry.crc) {
+      shapes[i] = {.prompt_tokens = entry.tokens,
+                   .max_output_tokens = entry.max_output_tokens,
+                   .pages = entry.pages};
     }
-    file = Open(key, /*create=*/true);
+  }
+  return shapes;
+}
+
+KeptPrompts::FilePtr KeptPrompts::OpenToKeep(const PromptKey& key) {
+  const bool is_new = files_.find(key.job_uid) == files_.end();
+  if (options_.max_bytes == 0 || (is_new && !HasRoom(key.job_rows * kEntryBytes))) {
+    return nullptr;
+  }
+  return Open(key, /*create=*/true);
+}
+
+void KeptPrompts::Keep(const PromptKey& key, std::span<const int32_t> ids,
+                       int64_t max_output_tokens) {
+  if (options_.max_bytes == 0) {
+    return;
+  }
+  const auto bytes = static_cast<int64_t>(ids.size_bytes());
+  Entry entry = MakeEntry(MakePromptShape(ids, max_output_tokens));
+  FilePtr file;
+  {
+    MutexLock lock(mutex_);
+    file = OpenToKeep(key);
     if (file == nullptr) {
       return;
     }
-    entry = {.offset = static_cast<uint64_t>(file->end_bytes),
-             .count = static_cast<uint32_t>(ids.size()),
-             .crc = CrcOf(key, ids)};
-    file->end_bytes += bytes;
-    num_bytes_ += bytes;
+    if (HasRoom(bytes)) {
+      entry.offset = static_cast<uint64_t>(file->end_bytes);
+      entry.ids_crc = Crc32c(std::as_bytes(ids));
+      file->end_bytes += bytes;
+      num_bytes_ += bytes;
+    }
   }
-  if (WriteAt(file->fd.get(), ids.data(), ids.size_bytes(), static_cast<int64_t>(entry.offset))) {
+  if (entry.offset > 0 && !WriteAt(file->fd.get(), ids.data(), ids.size_bytes(),
+                                   static_cast<int64_t>(entry.offset))) {
+    entry.offset = 0;
+  }
+  entry.crc = CrcOf(key, entry);
+  WriteAt(file->fd.get(), &entry, sizeof(entry), key.index * kEntryBytes);
+}
+
+void KeptPrompts::KeepShape(const PromptKey& key, const PromptShape& shape) {
+  FilePtr file;
+  {
+    MutexLock lock(mutex_);
+    file = OpenToKeep(key);
+  }
+  if (file != nullptr) {
+    Entry entry = MakeEntry(shape);
+    entry.crc = CrcOf(key, entry);
     WriteAt(file->fd.get(), &entry, sizeof(entry), key.index * kEntryBytes);
   }
 }

@@ -1,11 +1,12 @@
 // KeptPrompts: the token ids of prompts that were checked and wait, on disk, so that no row is
-// tokenized twice. It only saves work: what is missing, damaged or of another pack is not found,
-// and is tokenized again.
+// tokenized twice, and their shapes, by which rows are ordered. It only saves work: what is missing,
+// damaged or of another pack is not found, is tokenized again, and its length is guessed.
 //
-// One file a job, DIRECTORY/UID: an entry of 16 bytes for each row of the job, in order,
+// One file a job, DIRECTORY/UID: an entry of 64 bytes for each row of the job, in order,
 //
-//   u64 offset of the ids (0: none), u32 how many, u32 CRC32C of (pack's digest, index, how many,
-//   the ids)
+//   u64 offset of the ids (0: they are not here), u32 tokens of the prompt, u32 CRC32C of the ids,
+//   u32 most tokens of the output, 10 x u32 PromptShape::pages, u32 CRC32C of (pack's digest, index,
+//   the 60 bytes before)
 //
 // then the ids, 4 bytes each, as they came. Numbers are little-endian. Nothing is synced: a row
 // whose bytes a crash took fails its checksum.
@@ -22,6 +23,7 @@
 
 #include "kernels/base/file_descriptor.h"
 #include "kernels/base/mutex.h"
+#include "server/scheduling/row_order.h"
 
 namespace nightshift {
 
@@ -46,8 +48,12 @@ class KeptPrompts {
   explicit KeptPrompts(KeptPromptsOptions options);
 
   std::optional<std::vector<int32_t>> Find(const PromptKey& key);
-  // Keeps the ids, if there is room.
-  void Keep(const PromptKey& key, std::span<const int32_t> ids);
+  // Of `count` rows from that of `key` on; nothing for those that are not known.
+  std::vector<std::optional<PromptShape>> FindShapes(const PromptKey& key, int64_t count);
+  // Keeps the ids and their shape, as far as there is room.
+  void Keep(const PromptKey& key, std::span<const int32_t> ids, int64_t max_output_tokens);
+  // The shape alone, of ids that need no keeping.
+  void KeepShape(const PromptKey& key, const PromptShape& shape);
   // Removes the files of all other jobs.
   void Retain(const std::set<std::string>& job_uids);
 
@@ -63,6 +69,8 @@ class KeptPrompts {
   using FilePtr = std::shared_ptr<File>;
 
   FilePtr Open(const PromptKey& key, bool create) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The file to keep in, made if there is room for it.
+  FilePtr OpenToKeep(const PromptKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(int64_t more_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string PathOf(const std::string& job_uid) const;
 

@@ -31,23 +31,31 @@ int64_t CheckedAndWaiting(const JobRecord& job) {
   return job.counts.pending - (job.counts.total - job.checked);
 }
 
-// Why a job is refused of whose rows at [record.checked, end_index) some cannot run.
-absl::Status Refusal(const JobRecord& record, const std::vector<CheckedRow>& rows,
-                     int64_t end_index) {
+// Why a job is refused of whose rows at [record.checked, end_index) some cannot run, as the job keeps
+// it.
+std::string Refusal(const JobRecord& record, const std::vector<CheckedRow>& rows,
+                    int64_t end_index) {
   size_t num_invalid = 0;
+  bool all_too_long = true;
   std::string named;
   for (const CheckedRow& row : rows) {
-    if (row.status.ok() || ++num_invalid > kMaxNamedRows) {
+    if (row.status.ok()) {
+      continue;
+    }
+    all_too_long = all_too_long && ErrorReason(row.status) == reason::kPromptTooLong;
+    if (++num_invalid > kMaxNamedRows) {
       continue;
     }
     const bool has_line = row.header.line > 0;
     absl::StrAppend(&named, named.empty() ? "" : "; ", has_line ? "line " : "row ",
                     has_line ? row.header.line : row.header.index, ": ", row.status.message());
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(num_invalid, " of the rows ", record.checked, " to ", end_index - 1,
-                   " cannot run and on_invalid_line is REJECT_JOB: ", named,
-                   num_invalid > kMaxNamedRows ? "; ..." : ""));
+  return SerializeJobError(
+      all_too_long ? reason::kPromptTooLong : reason::kInputMalformed,
+      absl::InvalidArgumentError(
+          absl::StrCat(num_invalid, " of the rows ", record.checked, " to ", end_index - 1,
+                       " cannot run and on_invalid_line is REJECT_JOB: ", named,
+                       num_invalid > kMaxNamedRows ? "; ..." : "")));
 }
 
 }  // namespace
@@ -74,6 +82,7 @@ Preflight::Preflight(PreflightOptions options, StoreActor& store, ModelCatalog& 
       kept_(kept),
       preparer_(preparer),
       clock_(clock),
+      troubles_(options_.input_retry_interval_us),
       subscription_(store.events().Subscribe("", [this] { wakeup_.Notify(); })) {}
 
 Preflight::~Preflight() {
@@ -108,8 +117,15 @@ void Preflight::Run() {
   NameThread("ns-preflight");
   while (!stopping_) {
     const int64_t ticket = wakeup_.ticket();
-    if (!Step() && !stopping_) {
+    if (Step() || stopping_) {
+      continue;
+    }
+    const int64_t now_us = clock_.MonotonicMicros();
+    const int64_t retry_us = troubles_.NextRetry(now_us);
+    if (retry_us == INT64_MAX) {
       wakeup_.WaitPast(ticket);
+    } else {
+      wakeup_.WaitPast(ticket, retry_us - now_us);
     }
   }
 }
@@ -138,6 +154,8 @@ bool Preflight::Step() {
   const absl::Status status = CheckRows(*chosen, *job);
   if (absl::IsResourceExhausted(status) && !stopping_) {
     wakeup_.WaitPast(ticket, options_.store_retry_interval_us);  // the disk is full
+  } else if (absl::IsUnavailable(status)) {
+    return true;  // its input is read again later
   } else if (absl::IsDataLoss(status)) {
     // Its rows cannot be read: nobody waits for them.
     waiting_.insert(chosen->uid);
@@ -168,7 +186,11 @@ absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
   kept_.Retain(uids);
   std::erase_if(jobs_, [&](const auto& entry) { return unchecked.count(entry.first) == 0; });
   std::erase_if(waiting_, [&](const std::string& uid) { return unchecked.count(uid) == 0; });
-  std::erase_if(jobs, [&](const JobRecord& job) { return waiting_.count(job.uid) != 0; });
+  troubles_.Retain(unchecked);
+  const int64_t now_us = clock_.MonotonicMicros();
+  std::erase_if(jobs, [&](const JobRecord& job) {
+    return waiting_.count(job.uid) != 0 || troubles_.WaitUntil(job.uid, now_us) > 0;
+  });
   return jobs;
 }
 
@@ -230,11 +252,31 @@ absl::Status Preflight::CheckRows(const JobRecord& record, const Job& job) {
                              .crc = row.crc,
                              .progress = {}}});
   }
-  const std::vector<CheckedRow> checked = preparer_.Check(tasks);
+  std::vector<CheckedRow> checked = preparer_.Check(tasks);
   if (stopping_) {
     return absl::OkStatus();
   }
+  RETURN_IF_ERROR(JudgeUnread(record, job, checked));
   return Save(record, job, checked, end_index);
+}
+
+absl::Status Preflight::JudgeUnread(const JobRecord& record, const Job& job,
+                                    std::vector<CheckedRow>& rows) {
+  const int64_t now_us = clock_.MonotonicMicros();
+  absl::Status judgement;
+  for (CheckedRow& row : rows) {
+    if (!absl::IsUnavailable(row.status)) {
+      troubles_.Succeeded(record.uid, row.header.index);
+      continue;
+    }
+    row.status = troubles_.Judge(record.uid, row.header.index, row.status, now_us);
+    // Of a file that is open it is the row that fails.
+    const bool fails_job = !job.context->input->is_open() && judgement.ok();
+    if (absl::IsUnavailable(row.status) || fails_job) {
+      judgement = row.status;
+    }
+  }
+  return judgement;
 }
 
 absl::Status Preflight::Save(const JobRecord& record, const Job& job,
@@ -252,8 +294,7 @@ absl::Status Preflight::Save(const JobRecord& record, const Job& job,
     checked.longest_prompt_tokens = std::max(checked.longest_prompt_tokens, row.prompt_tokens);
   }
   if (job.context->rejects_invalid && !failed.empty()) {
-    return FailJob(record,
-                   SerializeJobError(reason::kInputMalformed, Refusal(record, rows, end_index)));
+    return FailJob(record, Refusal(record, rows, end_index));
   }
   const int64_t now_us = clock_.WallMicros();
   const absl::Status saved = store_.WriteAndWait(record.id, [&](JobStore& store) -> absl::Status {

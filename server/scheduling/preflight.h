@@ -16,6 +16,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/dtype.h"
+#include "server/scheduling/input_troubles.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/kept_prompts.h"
 #include "server/scheduling/model_catalog.h"
@@ -30,6 +31,7 @@ struct PreflightOptions {
   std::string state_directory;                    // where input files lie
   ComputeType compute_type = ComputeType::kBF16;  // of jobs that do not name one
   int64_t store_retry_interval_us = 1'000'000;    // between writes while the disk is full
+  int64_t input_retry_interval_us = 1'000'000;    // as InputTroubles takes it
 };
 
 // Which job's rows are checked next: first those that soon run out of checked rows, then those of
@@ -73,6 +75,9 @@ class Preflight {
   absl::StatusOr<Job> Begin(const JobRecord& record);
   // Checks the next rows of a job.
   absl::Status CheckRows(const JobRecord& record, const Job& job);
+  // OK when all rows could be read, or cannot be and will not; those fail (DATA_LOSS). UNAVAILABLE
+  // when they are to be read again later, DATA_LOSS when the whole input cannot be.
+  absl::Status JudgeUnread(const JobRecord& record, const Job& job, std::vector<CheckedRow>& rows);
   absl::Status Save(const JobRecord& record, const Job& job, const std::vector<CheckedRow>& rows,
                     int64_t end_index);
   absl::Status FailJob(const JobRecord& job, const std::string& error);
@@ -90,6 +95,7 @@ class Preflight {
   std::atomic<bool> retrying_{false};
   std::map<std::string, Job> jobs_;  // by uid; the thread's
   std::set<std::string> waiting_;    // uids of jobs that are left alone; the thread's
+  InputTroubles troubles_;           // by uid; the thread's
   const int64_t subscription_;
   std::thread thread_;
 };

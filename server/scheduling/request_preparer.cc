@@ -218,9 +218,15 @@ std::string PromptText(const v1::InferenceRequest& row, const std::vector<int32_
   return tokenizer == nullptr ? std::string() : tokenizer->Decode(tokens, /*skip_special=*/true);
 }
 
-// Ids that came with the row need no keeping.
-bool IsKept(const v1::InferenceRequest& row, const KeptPrompts* kept) {
-  return kept != nullptr && !row.has_tokens();
+// Ids that came with the row need no keeping, but what is known of them.
+void Keep(const PromptKey& key, const v1::InferenceRequest& row, const EngineRequest& request,
+          KeptPrompts& kept) {
+  const int64_t max_output_tokens = request.sampling.max_output_tokens;
+  if (row.has_tokens()) {
+    kept.KeepShape(key, MakePromptShape(request.prompt, max_output_tokens));
+  } else {
+    kept.Keep(key, request.prompt, max_output_tokens);
+  }
 }
 
 absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptPrompts* kept,
@@ -236,7 +242,7 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptP
                          .index = task.row.index,
                          .text_digest = task.text->digest};
   std::optional<std::vector<int32_t>> found;
-  if (IsKept(row, kept)) {
+  if (kept != nullptr && !row.has_tokens()) {
     found = kept->Find(key);
   }
   const bool was_kept = found.has_value();
@@ -259,8 +265,8 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptP
     prepared.echoed_prompt = PromptText(row, request.prompt, task.text->encoder->tokenizer());
   }
   RETURN_IF_ERROR(CheckOutput(task, row, request));
-  if (IsKept(row, kept) && !was_kept) {
-    kept->Keep(key, request.prompt);
+  if (kept != nullptr && !was_kept) {
+    Keep(key, row, request, *kept);
   }
   return absl::OkStatus();
 }

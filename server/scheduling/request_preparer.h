@@ -41,7 +41,7 @@ struct PreparedRow {
   int32_t num_choices = 1;
   std::optional<std::string> echoed_prompt;  // text that the result begins with
   // OK, or the row's error: INVALID_ARGUMENT for rows that can never run, DATA_LOSS for input that
-  // cannot be read.
+  // is gone or damaged. UNAVAILABLE is none: input that cannot be read at present.
   absl::Status status;
 };
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,9 +22,11 @@
 #include "kernels/base/thread_name.h"
 #include "server/input/rpc_error.h"
 #include "server/scheduling/block.h"
+#include "server/scheduling/claim_window.h"
 #include "server/scheduling/claimer.h"
 #include "server/scheduling/early_end.h"
 #include "server/scheduling/fair_share.h"
+#include "server/scheduling/input_troubles.h"
 #include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
 #include "server/scheduling/model_speeds.h"
@@ -74,9 +77,11 @@ absl::Status RunnerOptions::Validate() const {
       {"num_tokenizer_threads", num_tokenizer_threads},
       {"max_ready_requests", max_ready_requests},
       {"max_ready_tokens", max_ready_tokens},
+      {"claim_window_rows", claim_window_rows},
       {"progress_interval_us", progress_interval_us},
       {"store_retry_interval_us", store_retry_interval_us},
       {"load_retry_interval_us", load_retry_interval_us},
+      {"input_retry_interval_us", input_retry_interval_us},
       {"model_slice_us", model_slice_us}};
   for (const auto& [option, value] : counts) {
     if (value < 1) {
@@ -101,6 +106,7 @@ class Runner::Loop {
         kept_({.directory = options_.state_directory + "/prompts",
                .max_bytes = options_.kept_prompt_bytes,
                .disk_reserve_bytes = options_.disk_reserve_bytes}),
+        window_(options_.claim_window_rows, store, kept_, wakeup_),
         preparer_({.num_threads = options_.num_tokenizer_threads,
                    .max_ready_tokens = options_.max_ready_tokens,
                    .limits = options_.limits,
@@ -108,8 +114,10 @@ class Runner::Loop {
                    .on_ready = [this] { wakeup_.Notify(); }}),
         preflight_({.state_directory = options_.state_directory,
                     .compute_type = options_.engine.compute_type,
-                    .store_retry_interval_us = options_.store_retry_interval_us},
+                    .store_retry_interval_us = options_.store_retry_interval_us,
+                    .input_retry_interval_us = options_.input_retry_interval_us},
                    store, catalog, texts_, kept_, preparer_, clock),
+        troubles_(options_.input_retry_interval_us),
         subscription_(store.events().Subscribe("", [this] {
           jobs_changed_ = true;
           wakeup_.Notify();
@@ -160,6 +168,7 @@ class Runner::Loop {
   struct ActiveJob {
     JobRecord record;
     JobContextPtr context;
+    bool waits_for_other = false;  // which has not ended
   };
 
   void Run();
@@ -187,6 +196,9 @@ class Runner::Loop {
   bool SuspendJobs();
   bool EndJobs();
   void EndRowsInBlock(const ActiveJob& job);
+  // Results of rows of an ending job that wait in the store; UNAVAILABLE: their input is read again
+  // later.
+  absl::StatusOr<std::vector<FinishedRow>> EndWaiting(const ActiveJob& job);
   void FailJob(const std::string& job_id, const std::string& reason, const absl::Status& error);
   // Fails every job that needs a model which cannot be used.
   void FailJobsOf(const ModelKey& key, const absl::Status& error);
@@ -252,6 +264,7 @@ class Runner::Loop {
   Claimer claimer_;
   ModelTexts texts_;
   KeptPrompts kept_;
+  ClaimWindow window_;
   RequestPreparer preparer_;
   Preflight preflight_;
 
@@ -259,6 +272,7 @@ class Runner::Loop {
   int64_t now_us_ = 0;           // wall clock, of this sweep edge
   FairShare share_;
   OutputLengths lengths_;
+  InputTroubles troubles_;  // of rows in hand, and of jobs that end
   // When models were loaded last, by the monotonic clock.
   std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
   ModelSpeeds speeds_;
@@ -330,11 +344,14 @@ void Runner::Loop::Run() {
 
 void Runner::Loop::Sleep(int64_t ticket) {
   const int64_t next_us = NextTime();
-  if (!load_again_ && !look_again_ && next_us == kNeverUs) {
+  const int64_t mono_us = clock_.MonotonicMicros();
+  const int64_t retry_us = troubles_.NextRetry(mono_us);
+  if (!load_again_ && !look_again_ && next_us == kNeverUs && retry_us == INT64_MAX) {
     wakeup_.WaitPast(ticket);
     return;
   }
   int64_t left_us = std::clamp<int64_t>(next_us - clock_.WallMicros(), 1, kLongestSleepUs);
+  left_us = std::min(left_us, retry_us - mono_us);
   if (load_again_) {
     left_us = std::min(left_us, options_.load_retry_interval_us);
   }
@@ -401,6 +418,15 @@ void Runner::Loop::RefreshJobs() {
     }
     jobs_.push_back({.record = std::move(record), .context = std::move(context)});
   }
+  std::set<std::string> uids;
+  for (const ActiveJob& job : jobs_) {
+    uids.insert(job.record.uid);
+  }
+  troubles_.Retain(uids);
+  for (ActiveJob& job : jobs_) {
+    const std::string& after_uid = job.record.after_uid;
+    job.waits_for_other = !after_uid.empty() && uids.count(after_uid) != 0;
+  }
   for (const auto& [job_id, context] : known) {
     EndJob(job_id);
   }
@@ -421,6 +447,7 @@ void Runner::Loop::EndJob(const std::string& job_id) {
   limits_.erase(job_id);
   lengths_.End(job_id);
   share_.End(job_id);
+  window_.Forget(job_id);
 }
 
 void Runner::Loop::WatchTimes() {
@@ -473,7 +500,7 @@ const Runner::Loop::ActiveJob* Runner::Loop::FindJob(const std::string& job_id) 
 
 bool Runner::Loop::MayRun(const ActiveJob& job) const {
   return !holding_ && !options_.disk_is_full() && IsRunnable(job.record.state) &&
-         job.context->calendar.MayRun(now_us_);
+         !job.waits_for_other && job.context->calendar.MayRun(now_us_);
 }
 
 bool Runner::Loop::HasWork(const ActiveJob& job) const {
@@ -492,11 +519,13 @@ bool Runner::Loop::HasClaimable(const ActiveJob& job) const {
 
 std::vector<ShareJob> Runner::Loop::Shares() const {
   std::vector<ShareJob> shares;
+  const int64_t now_us = clock_.MonotonicMicros();
   for (const ActiveJob& job : jobs_) {
     shares.push_back({.id = job.record.id,
                       .tenant = job.record.tenant,
                       .priority = job.record.priority,
                       .wants = MayRun(job) && HasClaimable(job) &&
+                               troubles_.WaitUntil(job.record.uid, now_us) == 0 &&
                                job.context->key == session_->key});
   }
   return shares;
@@ -512,15 +541,18 @@ bool Runner::Loop::EndJobs() {
       continue;
     }
     EndRowsInBlock(job);
-    if (job.record.counts.pending == 0) {
+    if (job.record.counts.pending == 0 ||
+        troubles_.WaitUntil(job.record.uid, clock_.MonotonicMicros()) > 0) {
       continue;
     }
     // What was published before must not be listed again.
     if (!publisher_.Flush().ok()) {
       return false;
     }
-    absl::StatusOr<std::vector<FinishedRow>> rows =
-        EndWaitingRows(store_.store(), job.record, *job.context, kMaxEndedRows, options_.limits);
+    absl::StatusOr<std::vector<FinishedRow>> rows = EndWaiting(job);
+    if (absl::IsUnavailable(rows.status())) {
+      continue;  // its input is read again later
+    }
     if (!rows.ok()) {
       look_again_ = true;
       LOG(ERROR) << "job_end job=" << job.record.id << " error=\"" << rows.status().message()
@@ -534,6 +566,21 @@ bool Runner::Loop::EndJobs() {
     FailJob(job_id, reason::kRecordCorrupt, status);
   }
   return !unreadable.empty();
+}
+
+absl::StatusOr<std::vector<FinishedRow>> Runner::Loop::EndWaiting(const ActiveJob& job) {
+  const auto end = [&](bool may_try_again) {
+    return EndWaitingRows(store_.store(), job.record, *job.context, kMaxEndedRows, options_.limits,
+                          may_try_again);
+  };
+  // A job that fails may do so for its input.
+  absl::StatusOr<std::vector<FinishedRow>> rows = end(job.record.end_state != JobState::kFailed);
+  if (!absl::IsUnavailable(rows.status())) {
+    return rows;
+  }
+  const absl::Status judged = troubles_.Judge(job.record.uid, kAllRows, rows.status(),
+                                              clock_.MonotonicMicros());
+  return absl::IsUnavailable(judged) ? rows : end(/*may_try_again=*/false);
 }
 
 bool Runner::Loop::SuspendJobs() {
@@ -757,6 +804,7 @@ void Runner::Loop::MarkIfLost(const ModelKey& key, const absl::Status& error) {
 }
 
 void Runner::Loop::CloseSession() {
+  window_.Clear();
   planner_.Save();
   planner_.End();
   block_.reset();
@@ -815,6 +863,7 @@ void Runner::Loop::GiveBack(std::vector<RowProgress> rows, bool count_attempt) {
 void Runner::Loop::TakeClaimed() {
   for (ClaimAnswer& answer : claimer_.TakeAnswers()) {
     claiming_job_.clear();
+    window_.PutBack(answer.job_id, answer.left);
     if (!answer.status.ok()) {
       LOG(WARNING) << "claim_refused job=" << answer.job_id << " error=\""
                    << answer.status.message() << "\"";
@@ -853,18 +902,31 @@ void Runner::Loop::TakePrepared() {
     return;
   }
   std::vector<RowProgress> back;
+  std::map<std::string, absl::Status> unreadable;  // jobs whose input cannot be opened
   for (PreparedRow& prepared : preparer_.TakeReady()) {
     const std::string& job_id = prepared.row.job_id;
     const ActiveJob* job = FindJob(job_id);
     if (job == nullptr || job->context != prepared.job) {
       LetGo(job_id, 1);  // deleted meanwhile
-    } else if (job->record.state == JobState::kCancelling) {
+    } else if (job->record.state == JobState::kCancelling && !absl::IsUnavailable(prepared.status)) {
       finished_.push_back(EndRowEarly(job->record, prepared.header));
     } else if (!MayRun(*job)) {
       back.push_back(Untouched(prepared.row));
+    } else if (absl::IsUnavailable(prepared.status)) {
+      const absl::Status judged = troubles_.Judge(job->record.uid, prepared.row.index, prepared.status,
+                                                  clock_.MonotonicMicros());
+      if (!absl::IsUnavailable(judged) && job->context->input->is_open()) {
+        finished_.push_back(FailRow(*prepared.job, prepared.header, judged));
+        continue;
+      }
+      back.push_back(Untouched(prepared.row));
+      if (!absl::IsUnavailable(judged)) {
+        unreadable.try_emplace(job_id, judged);
+      }
     } else if (!prepared.status.ok()) {
       finished_.push_back(FailRow(*prepared.job, prepared.header, prepared.status));
     } else {
+      troubles_.Succeeded(job->record.uid, prepared.row.index);
       OutputLimits& limits = limits_[job_id];
       const int64_t most = prepared.request.sampling.max_output_tokens;
       ++limits.rows;
@@ -874,6 +936,9 @@ void Runner::Loop::TakePrepared() {
     }
   }
   GiveBack(std::move(back), /*count_attempt=*/false);
+  for (const auto& [job_id, status] : unreadable) {
+    FailJob(job_id, reason::kRecordCorrupt, status);
+  }
 }
 
 bool Runner::Loop::HasRoomForTokens() {
@@ -894,10 +959,19 @@ void Runner::Loop::ClaimAhead() {
   }
   const std::vector<ShareJob> shares = Shares();
   const std::optional<size_t> next = share_.Next(shares);
-  if (next.has_value()) {
-    claiming_job_ = shares[*next].id;
-    claimer_.Begin(claiming_job_, std::min(free_places, kMaxClaimRows));
+  if (!next.has_value()) {
+    return;
   }
+  const ActiveJob& job = jobs_[*next];
+  const auto num_jobs = std::count_if(shares.begin(), shares.end(),
+                                      [](const ShareJob& share) { return share.wants; });
+  window_.LookAhead(job.context, job.record.checked, session_->text->digest, lengths_, num_jobs);
+  const int64_t limit = std::min(free_places, kMaxClaimRows);
+  if (window_.MustWait(job.record.id, limit)) {
+    return;
+  }
+  claiming_job_ = job.record.id;
+  claimer_.Begin(claiming_job_, limit, window_.Take(claiming_job_, limit));
 }
 
 bool Runner::Loop::Sweep() {

@@ -44,10 +44,14 @@ struct RunnerOptions {
   int num_tokenizer_threads = 1;
   int64_t max_ready_requests = 512;  // claimed and waiting for a place in the block
   int64_t max_ready_tokens = 4 << 20;
+  // Rows among which claims take the longest first, of all jobs together; see ClaimWindow.
+  int64_t claim_window_rows = 1 << 16;
   int64_t progress_interval_us = 60'000'000;  // generated ids become durable at the next sweep edge
   int64_t store_retry_interval_us = 1'000'000;  // between writes while the disk is full
   // Between attempts to load a model while the disk has no room for its keys and values.
   int64_t load_retry_interval_us = 10'000'000;
+  // The first wait before input that could not be read is read again; see InputTroubles.
+  int64_t input_retry_interval_us = 1'000'000;
   // While jobs of the same priority wait for another model; see SliceOf.
   int64_t model_slice_us = 1'800'000'000;
   ParseLimits limits;  // as at acceptance

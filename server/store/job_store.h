@@ -72,6 +72,7 @@ struct JobRecord {
   int32_t input_format = 0;  // nightshift.v1.InputFormat
   std::string input_file;    // relative to the state directory; empty for none
   std::string retry_of;      // id of the job whose failed rows these are; empty for none
+  std::string after_uid;     // of the job that it waits for; empty for none
   JobState state = JobState::kReceiving;
   JobState end_state = JobState::kCancelled;  // of a kCancelling job: what it becomes
   RowCounts counts;
@@ -82,6 +83,7 @@ struct JobRecord {
   int64_t longest_prompt_tokens = 0;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt tokens
   int64_t last_seq = 0;
   int64_t create_time_us = 0;  // wall clock
   int64_t expire_time_us = 0;  // 0: never
@@ -139,6 +141,7 @@ struct FinishedRow {
   std::string body;
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
+  int64_t cached_tokens = 0;
 };
 
 struct RowProgress {
@@ -220,10 +223,12 @@ class JobStore {
   // Rows of the job were checked; kValidating -> kQueued when they are the last. Nothing for a job
   // that is gone, or whose rows below end_index were checked before.
   virtual absl::Status SaveChecked(const CheckedRows& rows) = 0;
-  // Takes up to `limit` pending rows of the job that were checked, those given back first, each in
-  // index order, raising their attempts durably. The first claim makes the job kRunning. Nothing
-  // for a job that is not kValidating, kQueued or kRunning.
+  // Takes up to `limit` pending rows of the job that were checked, raising their attempts durably:
+  // those given back first, in index order, then those of `preferred` that were never claimed, in
+  // its order, then others in index order. The first claim makes the job kRunning. Nothing for a
+  // job that is not kValidating, kQueued or kRunning.
   virtual absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
+                                                        const std::vector<int64_t>& preferred,
                                                         int64_t now_us) = 0;
   // Publishes results with dense sequence numbers, counters and state in this transaction. A row
   // that is terminal already keeps its first result: the later one is dropped and counted in the
@@ -281,6 +286,12 @@ class JobStore {
   // Up to `limit` rows from first_index on, in order.
   virtual absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id,
                                                           int64_t first_index, int64_t limit) = 0;
+  // Up to `limit` rows at [first_index, end_index) that have no result and were never claimed, in
+  // order.
+  virtual absl::StatusOr<std::vector<StoredRow>> NeverClaimed(const std::string& job_id,
+                                                              int64_t first_index,
+                                                              int64_t end_index,
+                                                              int64_t limit) = 0;
   // Ids of terminal jobs that ended before `end_time_us`, the oldest first; `purged` as asked.
   virtual absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
                                                                int64_t limit) = 0;

@@ -243,8 +243,10 @@ absl::Status SqliteJobStore::SaveChecked(const CheckedRows& rows) {
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> SqliteJobStore::Claim(const std::string& job_id,
-                                                              int64_t limit, int64_t now_us) {
-  return writer_.Claim(job_id, limit, now_us);
+                                                              int64_t limit,
+                                                              const std::vector<int64_t>& preferred,
+                                                              int64_t now_us) {
+  return writer_.Claim(job_id, limit, preferred, now_us);
 }
 
 absl::StatusOr<int64_t> SqliteJobStore::Publish(const std::vector<FinishedRow>& rows,
@@ -356,6 +358,15 @@ absl::StatusOr<std::vector<StoredRow>> SqliteJobStore::ReadRows(const std::strin
                                                                 int64_t limit) {
   return ReadWith(
       [&](SqliteReader& reader) { return reader.ReadRows(job_id, first_index, limit); });
+}
+
+absl::StatusOr<std::vector<StoredRow>> SqliteJobStore::NeverClaimed(const std::string& job_id,
+                                                                    int64_t first_index,
+                                                                    int64_t end_index,
+                                                                    int64_t limit) {
+  return ReadWith([&](SqliteReader& reader) {
+    return reader.NeverClaimed(job_id, first_index, end_index, limit);
+  });
 }
 
 absl::StatusOr<std::vector<std::string>> SqliteJobStore::EndedBefore(int64_t end_time_us,

@@ -52,6 +52,7 @@ class SqliteJobStore : public JobStore {
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
   absl::Status SaveChecked(const CheckedRows& rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
+                                                const std::vector<int64_t>& preferred,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
   absl::Status SaveProgress(const std::vector<RowProgress>& rows) override;
@@ -78,6 +79,9 @@ class SqliteJobStore : public JobStore {
                                                                     int64_t max_bytes) override;
   absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id, int64_t first_index,
                                                   int64_t limit) override;
+  absl::StatusOr<std::vector<StoredRow>> NeverClaimed(const std::string& job_id,
+                                                      int64_t first_index, int64_t end_index,
+                                                      int64_t limit) override;
   absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
                                                        int64_t limit) override;
   absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,

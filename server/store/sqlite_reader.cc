@@ -1,5 +1,8 @@
 #include "server/store/sqlite_reader.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -18,8 +21,8 @@ constexpr char kJobColumns[] =
     " priority, input_format, input_file, state, total, pending, running, succeeded, failed,"
     " cancelled, prompt_tokens, output_tokens, last_seq, create_time_us, start_time_us,"
     " end_time_us, error, error_crc, report, report_crc, end_state, expired, expire_time_us,"
-    " retry_of, purged, checked, checked_prompts, checked_prompt_tokens, longest_prompt_tokens"
-    " FROM jobs ";
+    " retry_of, purged, checked, checked_prompts, checked_prompt_tokens, longest_prompt_tokens,"
+    " after_uid, cached_tokens FROM jobs ";
 
 // Reads the row that kJobColumns selected. DATA_LOSS when the job fails its checksum.
 absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
@@ -67,6 +70,8 @@ absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
   job.checked_prompts = number();
   job.checked_prompt_tokens = number();
   job.longest_prompt_tokens = number();
+  job.after_uid = bytes();
+  job.cached_tokens = number();
   if (BodyCrc(job.spec) != spec_crc || BodyCrc(job.error) != error_crc) {
     return absl::DataLossError(
         absl::StrCat("the stored record of job ", job.id,
@@ -248,14 +253,35 @@ absl::StatusOr<std::vector<StoredResult>> SqliteReader::ReadResultsInInputOrder(
 absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadRows(const std::string& job_id,
                                                               int64_t first_index, int64_t limit) {
   ASSIGN_OR_RETURN(const JobRow job, FindVisibleJob(job_id));
-  std::vector<StoredRow> rows;
   if (job.record.purged) {
-    return rows;
+    return std::vector<StoredRow>();
   }
   ASSIGN_OR_RETURN(SqliteStatement statement,
                    connection_.Prepare("SELECT idx, offset, length, line, seq, crc FROM rows WHERE"
                                        " job = ? AND idx >= ? ORDER BY idx LIMIT ?"));
   statement.Bind(job.number).Bind(first_index).Bind(limit);
+  return ReadStoredRows(statement);
+}
+
+absl::StatusOr<std::vector<StoredRow>> SqliteReader::NeverClaimed(const std::string& job_id,
+                                                                  int64_t first_index,
+                                                                  int64_t end_index,
+                                                                  int64_t limit) {
+  ASSIGN_OR_RETURN(const JobRow job, FindVisibleJob(job_id));
+  if (job.record.purged) {
+    return std::vector<StoredRow>();
+  }
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("SELECT idx, offset, length, line, seq, crc FROM rows WHERE"
+                                       " job = ? AND idx >= ? AND idx < ? AND state = 0"
+                                       " ORDER BY idx LIMIT ?"));
+  statement.Bind(job.number).Bind(std::max(first_index, job.next_index));
+  statement.Bind(end_index).Bind(limit);
+  return ReadStoredRows(statement);
+}
+
+absl::StatusOr<std::vector<StoredRow>> SqliteReader::ReadStoredRows(SqliteStatement& statement) {
+  std::vector<StoredRow> rows;
   for (;;) {
     ASSIGN_OR_RETURN(const bool has_row, statement.Step());
     if (!has_row) {
@@ -289,6 +315,19 @@ absl::StatusOr<std::vector<std::string>> SqliteReader::EndedBefore(int64_t end_t
 absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& job,
                                                                   int64_t end_index,
                                                                   int64_t limit) {
+  ASSIGN_OR_RETURN(std::vector<ClaimedRow> rows, ReturnedRows(job, limit));
+  const int64_t returned = static_cast<int64_t>(rows.size());
+  // Without fresh rows there is nothing to find between next_index and the end: do not look.
+  if (returned == limit || returned == job.record.counts.pending) {
+    return rows;
+  }
+  ASSIGN_OR_RETURN(std::vector<ClaimedRow> fresh, FreshRows(job, end_index, limit - returned));
+  std::move(fresh.begin(), fresh.end(), std::back_inserter(rows));
+  return rows;
+}
+
+absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::ReturnedRows(const JobRow& job,
+                                                                   int64_t limit) {
   std::vector<ClaimedRow> rows;
   if (job.record.counts.pending == 0 || limit <= 0) {
     return rows;
@@ -300,18 +339,48 @@ absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::PendingRows(const JobRow& 
                           " WHERE job = ? AND state = 5 ORDER BY idx LIMIT ?"));
   returned.Bind(job.number).Bind(limit);
   RETURN_IF_ERROR(AppendPendingRows(returned, job.record.id, rows));
-  const int64_t left = limit - static_cast<int64_t>(rows.size());
-  // Without fresh rows there is nothing to find between next_index and the end: do not look.
-  if (left == 0 || static_cast<int64_t>(rows.size()) == job.record.counts.pending) {
-    return rows;
-  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::FreshRows(const JobRow& job,
+                                                                int64_t end_index, int64_t limit) {
+  std::vector<ClaimedRow> rows;
   ASSIGN_OR_RETURN(SqliteStatement fresh,
                    connection_.Prepare("SELECT idx, offset, length, line, attempt, x'', 0, crc"
                                        " FROM rows WHERE job = ? AND idx >= ? AND idx < ?"
                                        " AND state = 0 ORDER BY idx LIMIT ?"));
-  fresh.Bind(job.number).Bind(job.next_index).Bind(end_index).Bind(left);
+  fresh.Bind(job.number).Bind(job.next_index).Bind(end_index).Bind(limit);
   RETURN_IF_ERROR(AppendPendingRows(fresh, job.record.id, rows));
   return rows;
+}
+
+absl::StatusOr<std::vector<ClaimedRow>> SqliteReader::FreshRowsOf(
+    const JobRow& job, int64_t end_index, const std::vector<int64_t>& indices, int64_t limit) {
+  std::vector<ClaimedRow> rows;
+  ASSIGN_OR_RETURN(SqliteStatement row,
+                   connection_.Prepare("SELECT idx, offset, length, line, attempt, x'', 0, crc"
+                                       " FROM rows WHERE job = ? AND idx = ? AND state = 0"));
+  std::set<int64_t> taken;
+  for (const int64_t index : indices) {
+    if (static_cast<int64_t>(rows.size()) >= limit) {
+      break;
+    }
+    if (index >= end_index || !taken.insert(index).second) {
+      continue;
+    }
+    row.Reset();
+    row.Bind(job.number).Bind(index);
+    RETURN_IF_ERROR(AppendPendingRows(row, job.record.id, rows));
+  }
+  return rows;
+}
+
+absl::StatusOr<int64_t> SqliteReader::NextFresh(const JobRow& job, int64_t first_index) {
+  ASSIGN_OR_RETURN(SqliteStatement next,
+                   connection_.Prepare("SELECT idx FROM rows WHERE job = ? AND idx >= ?"
+                                       " AND state = 0 ORDER BY idx LIMIT 1"));
+  ASSIGN_OR_RETURN(const bool found, next.Bind(job.number).Bind(first_index).Step());
+  return found ? next.Int64(0) : job.record.counts.total;
 }
 
 absl::Status SqliteReader::AppendPendingRows(SqliteStatement& statement, const std::string& job_id,

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 5> kVersions = {R"sql(
+constexpr std::array<const char*, 6> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -102,6 +102,10 @@ constexpr std::array<const char*, 5> kVersions = {R"sql(
 )sql",
                                                   R"sql(
   ALTER TABLE rows ADD COLUMN crc INTEGER NOT NULL DEFAULT -1;
+)sql",
+                                                  R"sql(
+  ALTER TABLE jobs ADD COLUMN after_uid TEXT NOT NULL DEFAULT '';
+  ALTER TABLE jobs ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,

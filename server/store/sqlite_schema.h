@@ -16,8 +16,8 @@ inline constexpr int64_t kMaxResultsPerJob = int64_t{1} << 40;
 inline constexpr int64_t kMaxJobNumber = (int64_t{1} << 23) - 1;
 
 // What rows.state holds: RowState, and one state more for rows that were claimed and given back.
-// Fresh pending rows have an index >= jobs.next_index; so neither fresh nor returned rows need an
-// index entry while they wait, and a claim touches nothing else.
+// Fresh pending rows have an index >= jobs.next_index, the first of them; so none of them needs an
+// index entry while it waits, and a claim passes over those claimed out of order only.
 inline constexpr int64_t kRowReturned = 5;
 
 // What jobs.state holds of a deleted job whose rows are not freed yet; its id is made unusable. A

@@ -1,6 +1,7 @@
 #include "server/store/sqlite_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -83,13 +84,13 @@ absl::Status SqliteWriter::InsertJob(const JobRecord& job) {
       SqliteStatement statement,
       connection_.Prepare("INSERT INTO jobs(id, uid, tenant, request_id, fingerprint, model, spec,"
                           " spec_crc, priority, input_format, input_file, state, create_time_us,"
-                          " expire_time_us, retry_of)"
-                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)"));
+                          " expire_time_us, retry_of, after_uid)"
+                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)"));
   statement.Bind(job.id).Bind(job.uid).Bind(job.tenant).Bind(job.request_id);
   statement.BindBlob(job.fingerprint).Bind(job.model).BindBlob(job.spec).Bind(BodyCrc(job.spec));
   statement.Bind(int64_t{job.priority}).Bind(int64_t{job.input_format}).Bind(job.input_file);
   statement.Bind(job.create_time_us).Bind(job.expire_time_us);
-  const absl::Status status = statement.Bind(job.retry_of).Run();
+  const absl::Status status = statement.Bind(job.retry_of).Bind(job.after_uid).Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::StrCat("job ", job.id, " or request_id ", job.request_id,
                                                  " of tenant ", job.tenant, " exists"));
@@ -234,32 +235,53 @@ absl::Status SqliteWriter::SaveChecked(const CheckedRows& rows) {
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> SqliteWriter::Claim(const std::string& job_id,
-                                                            int64_t limit, int64_t now_us) {
+                                                            int64_t limit,
+                                                            const std::vector<int64_t>& preferred,
+                                                            int64_t now_us) {
   ASSIGN_OR_RETURN(JobRow job, reader_.FindJob(job_id));
   if (!IsRunnable(job.record.state)) {
     return std::vector<ClaimedRow>();
   }
-  ASSIGN_OR_RETURN(std::vector<ClaimedRow> rows,
-                   reader_.PendingRows(job, job.record.checked, limit));
+  const int64_t end_index = job.record.checked;
+  ASSIGN_OR_RETURN(std::vector<ClaimedRow> rows, reader_.ReturnedRows(job, limit));
+  RETURN_IF_ERROR(MarkRunning(job, rows));
+  const auto left = [&] { return limit - static_cast<int64_t>(rows.size()); };
+  const auto take = [&](std::vector<ClaimedRow> fresh) -> absl::Status {
+    RETURN_IF_ERROR(MarkRunning(job, fresh));
+    std::move(fresh.begin(), fresh.end(), std::back_inserter(rows));
+    return absl::OkStatus();
+  };
+  if (left() > 0 && !preferred.empty()) {
+    ASSIGN_OR_RETURN(std::vector<ClaimedRow> fresh,
+                     reader_.FreshRowsOf(job, end_index, preferred, left()));
+    RETURN_IF_ERROR(take(std::move(fresh)));
+  }
+  if (left() > 0 && job.record.counts.pending > 0) {
+    ASSIGN_OR_RETURN(std::vector<ClaimedRow> fresh, reader_.FreshRows(job, end_index, left()));
+    RETURN_IF_ERROR(take(std::move(fresh)));
+  }
   if (rows.empty()) {
     return rows;
   }
-  for (ClaimedRow& row : rows) {
-    ++row.attempt;
-    row.job_uid = job.record.uid;
-    RETURN_IF_ERROR(Run("UPDATE rows SET state = 1, attempt = ? WHERE job = ? AND idx = ?",
-                        {row.attempt, job.number, row.index}));
-    job.next_index = std::max(job.next_index, row.index + 1);
-  }
-  const int64_t count = static_cast<int64_t>(rows.size());
-  job.record.counts.pending -= count;
-  job.record.counts.running += count;
+  ASSIGN_OR_RETURN(job.next_index, reader_.NextFresh(job, job.next_index));
   if (job.record.state != JobState::kRunning) {
     job.record.state = JobState::kRunning;
     job.record.start_time_us = now_us;
   }
   RETURN_IF_ERROR(Save(job));
   return rows;
+}
+
+absl::Status SqliteWriter::MarkRunning(JobRow& job, std::vector<ClaimedRow>& rows) {
+  for (ClaimedRow& row : rows) {
+    ++row.attempt;
+    row.job_uid = job.record.uid;
+    RETURN_IF_ERROR(Run("UPDATE rows SET state = 1, attempt = ? WHERE job = ? AND idx = ?",
+                        {row.attempt, job.number, row.index}));
+  }
+  job.record.counts.pending -= static_cast<int64_t>(rows.size());
+  job.record.counts.running += static_cast<int64_t>(rows.size());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> SqliteWriter::Publish(const std::vector<FinishedRow>& rows,
@@ -298,11 +320,14 @@ absl::StatusOr<bool> SqliteWriter::PublishRow(JobRow& job, const FinishedRow& ro
       "UPDATE rows SET state = ?, seq = ? WHERE job = ? AND idx = ?",
       {static_cast<int64_t>(row.outcome), job.record.last_seq + 1, job.number, row.index}));
   RETURN_IF_ERROR(Run("DELETE FROM progress WHERE job = ? AND idx = ?", {job.number, row.index}));
+  // Rows that end before they run do so in order.
+  job.next_index += row.index == job.next_index ? 1 : 0;
   RowCounts& counts = job.record.counts;
   --(running ? counts.running : counts.pending);
   CountOutcome(counts, row.outcome);
   job.record.prompt_tokens += row.prompt_tokens;
   job.record.output_tokens += row.output_tokens;
+  job.record.cached_tokens += row.cached_tokens;
   ++job.record.last_seq;
   RETURN_IF_ERROR(InsertResult(job, row.index, row.body));
   return true;
@@ -515,7 +540,8 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
                           " running = ?, succeeded = ?, failed = ?, cancelled = ?, expired = ?,"
                           " end_state = ?, checked = ?, checked_prompts = ?,"
                           " checked_prompt_tokens = ?, longest_prompt_tokens = ?,"
-                          " prompt_tokens = ?, output_tokens = ?, last_seq = ?, start_time_us = ?,"
+                          " prompt_tokens = ?, output_tokens = ?, cached_tokens = ?, last_seq = ?,"
+                          " start_time_us = ?,"
                           " end_time_us = ?, error = ?, error_crc = ? WHERE number = ?"));
   const JobRecord& record = job.record;
   const RowCounts& counts = record.counts;
@@ -525,7 +551,7 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
   statement.Bind(static_cast<int64_t>(record.end_state)).Bind(record.checked);
   statement.Bind(record.checked_prompts).Bind(record.checked_prompt_tokens);
   statement.Bind(record.longest_prompt_tokens);
-  statement.Bind(record.prompt_tokens).Bind(record.output_tokens);
+  statement.Bind(record.prompt_tokens).Bind(record.output_tokens).Bind(record.cached_tokens);
   statement.Bind(record.last_seq).Bind(record.start_time_us).Bind(record.end_time_us);
   return statement.BindBlob(record.error).Bind(BodyCrc(record.error)).Bind(job.number).Run();
 }

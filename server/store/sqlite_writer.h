@@ -30,6 +30,7 @@ class SqliteWriter {
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows);
   absl::Status SaveChecked(const CheckedRows& rows);
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
+                                                const std::vector<int64_t>& preferred,
                                                 int64_t now_us);
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us);
   absl::Status SaveProgress(const std::vector<RowProgress>& rows);
@@ -54,6 +55,8 @@ class SqliteWriter {
   // NOT_FOUND also when the id is another job's than the one of this uid.
   absl::StatusOr<JobRow> FindMeant(const std::string& job_id, const std::string& job_uid);
   absl::Status Hide(const JobRow& job);
+  // Pending rows that are claimed.
+  absl::Status MarkRunning(JobRow& job, std::vector<ClaimedRow>& rows);
   absl::Status InsertResult(const JobRow& job, int64_t index, const std::string& body);
   absl::StatusOr<bool> PublishRow(JobRow& job, const FinishedRow& row);
   absl::Status SaveProgressOf(int64_t job_number, const RowProgress& row);

@@ -78,6 +78,7 @@ struct RunReport {
   SweepTimes times;
   int64_t prompt_tokens = 0;  // computed
   int64_t shared_tokens = 0;  // taken from others
+  int64_t told_tokens = 0;    // the same, as requests tell when they finish
 };
 
 // Admits `requests` in order as far as there is room and sweeps until all have finished.
@@ -118,6 +119,7 @@ inline RunReport RunToEnd(Engine& engine, const std::vector<EngineRequest>& requ
     report.shared_tokens += swept->shared_tokens;
     for (const SweepRecord& record : swept->records) {
       AddRecord(record, report.outcomes[record.id]);
+      report.told_tokens += record.shared_tokens;
       if (record.finished) {
         held.erase(record.id);
       }

@@ -325,6 +325,7 @@ SweepRecord FakeEngine::Advance(Held& held) const {
     record.finish_reason = completion.finish_reason;
     record.text = completion.text;
     record.kept_tokens = completion.kept_tokens;
+    record.shared_tokens = static_cast<int64_t>(request.prompt.size()) / 2;
     if (request.sampling.prompt_logprobs.has_value()) {
       std::transform(request.prompt.begin(), request.prompt.end(),
                      std::back_inserter(record.prompt_logprobs), WithLogprob);

@@ -1,6 +1,7 @@
 #include "tests/support/memory_job_store.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -18,6 +19,15 @@ absl::Status NoSuchJob(const std::string& job_id) {
 
 bool IsEnded(RowState state) {
   return state >= RowState::kSucceeded;
+}
+
+StoredRow StoredRowOf(const MemoryRow& row) {
+  return {.index = row.input.index,
+          .offset = row.input.offset,
+          .length = row.input.length,
+          .line = row.input.line,
+          .has_result = row.seq > 0,
+          .crc = row.input.crc};
 }
 
 RowCounts Count(const std::vector<MemoryRow>& rows) {
@@ -247,6 +257,7 @@ absl::Status MemoryJobStore::InsertJob(const JobRecord& job) {
   record.priority = job.priority;
   record.input_format = job.input_format;
   record.input_file = job.input_file;
+  record.after_uid = job.after_uid;
   record.create_time_us = job.create_time_us;
   record.expire_time_us = job.expire_time_us;
   record.retry_of = job.retry_of;
@@ -330,15 +341,28 @@ absl::Status MemoryJobStore::SaveChecked(const CheckedRows& rows) {
 }
 
 std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, int64_t end_index,
+                                                    const std::vector<int64_t>& preferred,
                                                     int64_t limit) {
   const MemoryJob& job = *Find(job_id, /*visible=*/false);
+  std::vector<int64_t> order;
+  for (const bool returned : {true, false}) {
+    if (!returned) {
+      order.insert(order.end(), preferred.begin(), preferred.end());
+    }
+    for (int64_t i = 0; i < static_cast<int64_t>(job.rows.size()); ++i) {
+      if (job.rows[static_cast<size_t>(i)].returned == returned) {
+        order.push_back(i);
+      }
+    }
+  }
   std::vector<ClaimedRow> rows;
-  for (size_t i = 0; static_cast<int64_t>(i) < end_index; ++i) {
-    const MemoryRow& row = job.rows[i];
+  std::set<int64_t> taken;
+  for (const int64_t i : order) {
+    const MemoryRow& row = job.rows[static_cast<size_t>(i)];
     if (static_cast<int64_t>(rows.size()) == limit) {
       break;
     }
-    if (row.state == RowState::kPending) {
+    if (row.state == RowState::kPending && i < end_index && taken.insert(i).second) {
       rows.push_back({.job_id = job_id,
                       .index = row.input.index,
                       .offset = row.input.offset,
@@ -353,16 +377,19 @@ std::vector<ClaimedRow> MemoryJobStore::PendingRows(const std::string& job_id, i
 }
 
 absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::Claim(const std::string& job_id,
-                                                              int64_t limit, int64_t now_us) {
+                                                              int64_t limit,
+                                                              const std::vector<int64_t>& preferred,
+                                                              int64_t now_us) {
   ASSIGN_OR_RETURN(MemoryJob* const job, FindToChange(job_id));
   JobRecord& record = job->record;
   if (!IsRunnable(record.state)) {
     return std::vector<ClaimedRow>();
   }
-  std::vector<ClaimedRow> rows = PendingRows(job_id, record.checked, limit);
+  std::vector<ClaimedRow> rows = PendingRows(job_id, record.checked, preferred, limit);
   for (ClaimedRow& claimed : rows) {
     MemoryRow& row = job->rows[static_cast<size_t>(claimed.index)];
     row.state = RowState::kRunning;
+    row.returned = false;
     claimed.attempt = ++row.attempt;
     claimed.job_uid = record.uid;
   }
@@ -393,6 +420,7 @@ absl::StatusOr<int64_t> MemoryJobStore::Publish(const std::vector<FinishedRow>& 
     AddResult(**job, row, finished.body);
     (*job)->record.prompt_tokens += finished.prompt_tokens;
     (*job)->record.output_tokens += finished.output_tokens;
+    (*job)->record.cached_tokens += finished.cached_tokens;
     Settle(**job, now_us);
   }
   return dropped;
@@ -433,6 +461,7 @@ absl::Status MemoryJobStore::Unclaim(const std::vector<RowProgress>& rows, bool 
       continue;
     }
     row.state = RowState::kPending;
+    row.returned = true;
     row.attempt -= count_attempt ? 0 : 1;
     if (!returned.progress.empty()) {
       row.progress = returned.progress;
@@ -524,6 +553,7 @@ absl::StatusOr<std::vector<std::string>> MemoryJobStore::Recover() {
     for (MemoryRow& row : job->rows) {
       if (row.state == RowState::kRunning) {
         row.state = RowState::kPending;
+        row.returned = true;
         --row.attempt;
       }
     }
@@ -631,13 +661,28 @@ absl::StatusOr<std::vector<StoredRow>> MemoryJobStore::ReadRows(const std::strin
   std::vector<StoredRow> rows;
   for (size_t i = static_cast<size_t>(first_index);
        i < job->rows.size() && static_cast<int64_t>(rows.size()) < limit; ++i) {
-    const NewRow& row = job->rows[i].input;
-    rows.push_back({.index = row.index,
-                    .offset = row.offset,
-                    .length = row.length,
-                    .line = row.line,
-                    .has_result = job->rows[i].seq > 0,
-                    .crc = row.crc});
+    rows.push_back(StoredRowOf(job->rows[i]));
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<StoredRow>> MemoryJobStore::NeverClaimed(const std::string& job_id,
+                                                                    int64_t first_index,
+                                                                    int64_t end_index,
+                                                                    int64_t limit) {
+  const Access access(*this);
+  const MemoryJob* job = Find(job_id, /*visible=*/true);
+  if (job == nullptr) {
+    return NoSuchJob(job_id);
+  }
+  std::vector<StoredRow> rows;
+  const size_t end = std::min(job->rows.size(), static_cast<size_t>(end_index));
+  for (size_t i = static_cast<size_t>(first_index);
+       i < end && static_cast<int64_t>(rows.size()) < limit; ++i) {
+    const MemoryRow& row = job->rows[i];
+    if (row.state == RowState::kPending && !row.returned) {
+      rows.push_back(StoredRowOf(row));
+    }
   }
   return rows;
 }
@@ -668,7 +713,7 @@ absl::StatusOr<std::vector<ClaimedRow>> MemoryJobStore::NextUnfinished(const std
   if (job == nullptr) {
     return NoSuchJob(job_id);
   }
-  return PendingRows(job_id, job->record.counts.total, limit);
+  return PendingRows(job_id, job->record.counts.total, {}, limit);
 }
 
 absl::StatusOr<std::vector<std::string>> MemoryJobStore::InputFiles() {

@@ -19,6 +19,7 @@ struct MemoryRow {
   NewRow input;
   RowState state = RowState::kPending;
   int32_t attempt = 0;
+  bool returned = false;  // a pending one that was claimed before
   int64_t seq = 0;  // of its result; 0 for none
   std::string progress;
 };
@@ -62,6 +63,7 @@ class MemoryJobStore : public JobStore {
   absl::StatusOr<bool> PurgeDeleted(int64_t max_rows) override;
   absl::Status SaveChecked(const CheckedRows& rows) override;
   absl::StatusOr<std::vector<ClaimedRow>> Claim(const std::string& job_id, int64_t limit,
+                                                const std::vector<int64_t>& preferred,
                                                 int64_t now_us) override;
   absl::StatusOr<int64_t> Publish(const std::vector<FinishedRow>& rows, int64_t now_us) override;
   absl::Status SaveProgress(const std::vector<RowProgress>& rows) override;
@@ -88,6 +90,9 @@ class MemoryJobStore : public JobStore {
                                                                     int64_t max_bytes) override;
   absl::StatusOr<std::vector<StoredRow>> ReadRows(const std::string& job_id, int64_t first_index,
                                                   int64_t limit) override;
+  absl::StatusOr<std::vector<StoredRow>> NeverClaimed(const std::string& job_id,
+                                                      int64_t first_index, int64_t end_index,
+                                                      int64_t limit) override;
   absl::StatusOr<std::vector<std::string>> EndedBefore(int64_t end_time_us, bool purged,
                                                        int64_t limit) override;
   absl::StatusOr<std::vector<ClaimedRow>> NextUnfinished(const std::string& job_id,
@@ -109,7 +114,8 @@ class MemoryJobStore : public JobStore {
   absl::StatusOr<MemoryJob*> FindMeant(const std::string& job_id, const std::string& job_uid);
   // FindToChange of a job that is not in kReceiving.
   absl::StatusOr<MemoryJob*> FindVisibleToChange(const std::string& job_id);
-  std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t end_index, int64_t limit);
+  std::vector<ClaimedRow> PendingRows(const std::string& job_id, int64_t end_index,
+                                      const std::vector<int64_t>& preferred, int64_t limit);
 
   MemoryDisk& disk_;
   Mutex mutex_;

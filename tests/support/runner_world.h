@@ -1,6 +1,7 @@
 // RunnerWorld: a store, a fake engine and a runner, started and stopped like a daemon.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -54,6 +55,7 @@ class RunnerWorld {
     options.engine.max_block_requests = 8;
     options.store_retry_interval_us = 1000;
     options.load_retry_interval_us = 1000;
+    options.input_retry_interval_us = 1000;
   }
   ~RunnerWorld() {
     control.ReleaseSweeps();
@@ -206,6 +208,17 @@ class RunnerWorld {
     CHECK(file != nullptr);
     CHECK_EQ(fwrite(bytes.data(), 1, bytes.size(), file), bytes.size());
     CHECK_EQ(fclose(file), 0);
+  }
+
+  // Until RestoreInput the input of a job cannot be opened, though it is there.
+  void BlockInput(const std::string& job_id) {
+    const std::string path = directory_->path() + "/jobs/" + job_id;
+    std::filesystem::rename(path, path + ".away");
+    std::filesystem::create_symlink(path + ".away", path);
+  }
+  void RestoreInput(const std::string& job_id) {
+    const std::string path = directory_->path() + "/jobs/" + job_id;
+    std::filesystem::rename(path + ".away", path);
   }
 
   Runner& runner() { return *runner_; }

@@ -135,6 +135,7 @@ TEST_P(PrefixSharingTest, SameBitsAsWhenEachComputesItsOwn) {
     const RunReport report = RunToEnd(*Create(Options(0)), requests, {.block = 1});
     expect_same(report);
     EXPECT_EQ(report.prompt_tokens + report.shared_tokens, own.prompt_tokens);
+    EXPECT_EQ(report.told_tokens, report.shared_tokens);
   }
   {
     SCOPED_TRACE("all together, chunks of 50");

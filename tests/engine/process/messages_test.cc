@@ -69,6 +69,7 @@ EngineAnswer FullAnswer() {
   record.text = "grün";
   record.kept_tokens = 1;
   record.prompt_logprobs = {{.token = 1, .logprob = 0.0F, .top = {}}};
+  record.shared_tokens = 64;
   answer.sweep.records = {record, {}};
   answer.sweep.times.wall_us = 1000;
   answer.sweep.steps = {{.kind = StepKind::kWriteActivations, .lane = LaneId::kWrite, .bytes = 5}};

@@ -26,6 +26,7 @@ TEST(ResultBuilderTest, BuildsACompletion) {
        .stop_reason = "END"}};
   outcome.want_logprobs = true;
   outcome.output_tokens = 2;
+  outcome.cached_tokens = 1;
   outcome.seed = 9;
   const v1::Result result = Parse(BuildCompletionResult(kHeader, outcome, nullptr));
   EXPECT_EQ(result.seq(), 0);
@@ -40,6 +41,7 @@ TEST(ResultBuilderTest, BuildsACompletion) {
   EXPECT_EQ(completion.finish_reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(completion.stop_reason(), "END");
   EXPECT_EQ(completion.usage().output_tokens(), 2);
+  EXPECT_EQ(completion.usage().cached_tokens(), 1);
   EXPECT_EQ(completion.seed(), 9U);
 }
 

@@ -228,7 +228,7 @@ TEST_F(RequestPreparerTest, TokenizesAPromptOnce) {
   EXPECT_EQ(first.request.prompt.size(), 9U);
   const PromptKey key = {.job_uid = "uid", .job_rows = 9, .index = 0, .text_digest = 1};
   ASSERT_EQ(kept.Find(key), first.request.prompt);
-  kept.Keep(key, std::vector<int32_t>{20, 21});  // stands for them, so that it shows
+  kept.Keep(key, std::vector<int32_t>{20, 21}, 1);  // stands for them, so that it shows
   EXPECT_THAT(PrepareRow(task, ParseLimits(), &kept).request.prompt, ElementsAre(20, 21));
 }
 
@@ -291,9 +291,9 @@ class KeptPromptsTest : public ::testing::Test {
 TEST_F(KeptPromptsTest, FindsWhatWasKeptAlsoAfterARestart) {
   {
     KeptPrompts kept = Make();
-    kept.Keep(Key(3), ids_);
-    kept.Keep(Key(99), {});
-    kept.Keep(Key(0, "other"), std::vector<int32_t>{1});
+    kept.Keep(Key(3), ids_, 1);
+    kept.Keep(Key(99), {}, 1);
+    kept.Keep(Key(0, "other"), std::vector<int32_t>{1}, 1);
     EXPECT_EQ(kept.Find(Key(3)), ids_);
     EXPECT_EQ(kept.Find(Key(4)), std::nullopt);
     EXPECT_EQ(kept.Find(Key(3, "nobody")), std::nullopt);
@@ -301,15 +301,42 @@ TEST_F(KeptPromptsTest, FindsWhatWasKeptAlsoAfterARestart) {
   KeptPrompts kept = Make();
   EXPECT_EQ(kept.Find(Key(3)), ids_);
   EXPECT_EQ(kept.Find(Key(99)), std::vector<int32_t>());
-  EXPECT_EQ(kept.num_bytes(), 2 * 1600 + 4 * 4);
-  kept.Keep(Key(4), std::vector<int32_t>{8});
+  EXPECT_EQ(kept.num_bytes(), 2 * 6400 + 4 * 4);
+  kept.Keep(Key(4), std::vector<int32_t>{8}, 1);
   EXPECT_EQ(kept.Find(Key(4)), std::vector<int32_t>{8});
   EXPECT_EQ(kept.Find(Key(3)), ids_) << "goes on behind what is there";
 }
 
+TEST_F(KeptPromptsTest, TellsShapesOfRowsAlsoWhereTheIdsHadNoRoom) {
+  const std::vector<int32_t> ids(140, 5);
+  const PromptShape shape = MakePromptShape(ids, 30);
+  EXPECT_EQ(shape.prompt_tokens, 140);
+  EXPECT_NE(shape.pages[1], 0U);
+  EXPECT_EQ(shape.pages[2], 0U) << "it has two pages";
+  {
+    KeptPrompts kept = Make(6400 + 600);
+    kept.Keep(Key(2), ids, 30);
+    kept.Keep(Key(4), ids, 30);
+    kept.KeepShape(Key(5), {.prompt_tokens = 9, .max_output_tokens = 1});
+    EXPECT_EQ(kept.Find(Key(4)), std::nullopt);
+  }
+  KeptPrompts kept = Make();
+  const auto shapes = kept.FindShapes(Key(2), 5);
+  ASSERT_EQ(shapes.size(), 5U);
+  EXPECT_EQ(shapes[0], shape);
+  EXPECT_EQ(shapes[1], std::nullopt);
+  EXPECT_EQ(shapes[2], shape);
+  EXPECT_EQ(shapes[3]->prompt_tokens, 9);
+  EXPECT_EQ(shapes[4], std::nullopt);
+  PromptKey other = Key(2);
+  other.text_digest = 8;
+  EXPECT_EQ(kept.FindShapes(other, 1)[0], std::nullopt);
+  EXPECT_EQ(kept.FindShapes(Key(2, "nobody"), 1)[0], std::nullopt);
+}
+
 TEST_F(KeptPromptsTest, IdsOfAnotherPackAreNotFound) {
   KeptPrompts kept = Make();
-  kept.Keep(Key(3), ids_);
+  kept.Keep(Key(3), ids_, 1);
   PromptKey key = Key(3);
   key.text_digest = 8;
   EXPECT_EQ(kept.Find(key), std::nullopt);
@@ -319,14 +346,14 @@ TEST_F(KeptPromptsTest, IdsOfAnotherPackAreNotFound) {
 TEST_F(KeptPromptsTest, DamagedIdsAreNeverFound) {
   for (const int64_t index : {0, 1}) {
     KeptPrompts kept = Make();
-    kept.Keep(Key(index), ids_);
+    kept.Keep(Key(index), ids_, 1);
   }
   const std::string path = directory() + "/uid";
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   for (int64_t bit = 0; bit < 8 * size; ++bit) {
-    if (bit >= 8 * 32 && bit < 8 * 1600) {
-      bit = 8 * 1600;  // entries of rows that are not kept
+    if (bit >= 8 * 128 && bit < 8 * 6400) {
+      bit = 8 * 6400;  // entries of rows that are not kept
     }
     const auto flip = [&] {
       file.seekg(bit / 8);
@@ -350,40 +377,40 @@ TEST_F(KeptPromptsTest, DamagedIdsAreNeverFound) {
     std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes));
     KeptPrompts kept = Make();
     EXPECT_EQ(kept.Find(Key(1)), std::nullopt) << bytes;
-    kept.Keep(Key(2), std::vector<int32_t>{9});
+    kept.Keep(Key(2), std::vector<int32_t>{9}, 1);
     EXPECT_EQ(kept.Find(Key(2)), std::vector<int32_t>{9}) << bytes;
   }
 }
 
 TEST_F(KeptPromptsTest, StaysWithinItsBoundAndHasRoomAgainWhenJobsEnd) {
-  KeptPrompts kept = Make(2000);
-  kept.Keep(Key(0), std::vector<int32_t>(90, 1));
-  kept.Keep(Key(1), std::vector<int32_t>(20, 2));
+  KeptPrompts kept = Make(6800);
+  kept.Keep(Key(0), std::vector<int32_t>(90, 1), 1);
+  kept.Keep(Key(1), std::vector<int32_t>(20, 2), 1);
   EXPECT_TRUE(kept.Find(Key(0)).has_value());
   EXPECT_EQ(kept.Find(Key(1)), std::nullopt);
-  EXPECT_EQ(kept.num_bytes(), 1600 + 360);
+  EXPECT_EQ(kept.num_bytes(), 6400 + 360);
   kept.Retain({"later"});
   EXPECT_EQ(kept.num_bytes(), 0);
   EXPECT_TRUE(std::filesystem::is_empty(directory()));
-  kept.Keep(Key(1, "later"), std::vector<int32_t>(20, 2));
+  kept.Keep(Key(1, "later"), std::vector<int32_t>(20, 2), 1);
   kept.Retain({"later"});
   EXPECT_TRUE(kept.Find(Key(1, "later")).has_value());
 }
 
 TEST_F(KeptPromptsTest, KeepsNothingWithoutABudgetOrRoomOnTheDisk) {
   KeptPrompts none = Make(0);
-  none.Keep(Key(0), ids_);
+  none.Keep(Key(0), ids_, 1);
   EXPECT_EQ(none.Find(Key(0)), std::nullopt);
   KeptPrompts reserved({.directory = directory(),
                         .max_bytes = 1 << 20,
                         .disk_reserve_bytes = int64_t{1} << 60});
-  reserved.Keep(Key(0), ids_);
+  reserved.Keep(Key(0), ids_, 1);
   EXPECT_EQ(reserved.Find(Key(0)), std::nullopt);
 }
 
 TEST_F(KeptPromptsTest, RemovesFilesOfJobsThatAreGoneAtTheStart) {
-  Make().Keep(Key(0, "gone"), ids_);
-  Make().Keep(Key(0, "open"), ids_);
+  Make().Keep(Key(0, "gone"), ids_, 1);
+  Make().Keep(Key(0, "open"), ids_, 1);
   KeptPrompts kept = Make();
   kept.Retain({"open"});
   EXPECT_FALSE(std::filesystem::exists(directory() + "/gone"));

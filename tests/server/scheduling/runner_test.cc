@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "server/input/rpc_error.h"
+#include "server/scheduling/claim_window.h"
 #include "server/scheduling/preflight.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/request_options.h"
@@ -78,6 +80,8 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
                                       expected.sampled.begin() + expected.kept_tokens));
       EXPECT_EQ(completion.usage().prompt_tokens(), static_cast<int64_t>(rows[i].prompt.size()));
       EXPECT_EQ(completion.usage().output_tokens(), static_cast<int64_t>(expected.sampled.size()));
+      EXPECT_EQ(completion.usage().cached_tokens(), static_cast<int64_t>(rows[i].prompt.size()) / 2)
+          << "as the fake engine says";
       EXPECT_EQ(results[i].custom_id(), absl::StrCat("row-", i));
       EXPECT_EQ(results[i].line(), static_cast<int64_t>(i) + 1);
     }
@@ -176,6 +180,14 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
       world_.Settle();
       world_.control.AllowHeldSweep();
       world_.control.WaitForHeldSweep();
+    }
+  }
+  // Lets time pass until the job has ended.
+  void AdvanceUntilEnd(const std::string& job_id) {
+    while (!IsTerminal(world_.Job(job_id).state)) {
+      world_.clock.Advance(1'000'000);
+      world_.Settle();
+      std::this_thread::yield();
     }
   }
   std::vector<std::string> CreatedModels() {
@@ -393,6 +405,122 @@ TEST_P(RunnerTest, ARowWhoseInputIsGoneFailsAlone) {
   EXPECT_EQ(ReasonOf(world_.Results("job")[2]), "RECORD_CORRUPT");
 }
 
+// Of the rows that were taken in hand, and of the others.
+TEST_P(RunnerTest, TheLongestRowsOfAJobAreClaimedFirst) {
+  world_.options.max_ready_requests = 8;
+  world_.options.engine.max_block_requests = 4;
+  std::vector<InputRow> rows;
+  for (size_t i = 0; i < 100; ++i) {
+    rows.push_back(TokenRow(absl::StrCat("row-", i), std::vector<int32_t>(1 + i, 20)));
+  }
+  StartHeldJob("job", rows, Spec(8));
+  world_.Settle();
+  const auto claimed = static_cast<size_t>(world_.Job("job").counts.running);
+  EXPECT_GE(claimed, 4U);
+  // Those that ran come back first.
+  const std::vector<ClaimedRow> again = world_.UnfinishedAfterCrash("job");
+  ASSERT_EQ(again.size(), 100U);
+  for (size_t i = 0; i < claimed; ++i) {
+    EXPECT_EQ(again[i].index, static_cast<int64_t>(100 - claimed + i));
+  }
+  world_.control.ReleaseSweeps();
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 100);
+  ExpectCompletions("job", rows, Spec(8));
+}
+
+TEST_P(RunnerTest, WhateverTheWindowEveryRowRunsOnce) {
+  const std::vector<InputRow> rows = MakeRows(100);
+  for (const int64_t window : {1, 3, 70}) {
+    world_.options.claim_window_rows = window;
+    world_.options.max_ready_requests = 24;
+    world_.Start();
+    const std::string job_id = absl::StrCat("window-", window);
+    world_.Submit(job_id, rows, Spec(6));
+    EXPECT_EQ(world_.WaitForEnd(job_id).counts.succeeded, 100);
+    ExpectCompletions(job_id, rows, Spec(6));
+    EXPECT_EQ(NumTriedTwice(job_id), 0);
+    world_.Stop();
+  }
+}
+
+TEST_P(RunnerTest, InputThatCannotBeOpenedForAWhileCostsNothingWhenItIsChecked) {
+  const std::vector<InputRow> rows = MakeRows(30);
+  world_.StartStore();
+  world_.Submit("job", rows, Spec(6));
+  world_.BlockInput("job");
+  world_.Submit("other", MakeRows(3), Spec(2));
+  world_.Start();
+  // It is checked behind the older one.
+  EXPECT_EQ(world_.WaitForEnd("other").counts.succeeded, 3);
+  EXPECT_EQ(world_.Job("job").state, JobState::kValidating);
+  EXPECT_EQ(world_.Job("job").counts.pending, 30);
+  world_.RestoreInput("job");
+  AdvanceUntilEnd("job");
+  EXPECT_EQ(world_.Job("job").counts.succeeded, 30);
+  ExpectCompletions("job", rows, Spec(6));
+}
+
+TEST_P(RunnerTest, InputThatCannotBeOpenedForAWhileCostsNothingWhenItRuns) {
+  const std::vector<InputRow> rows = MakeRows(30);
+  v1::JobSpec spec = Spec(6);
+  spec.mutable_not_before()->set_seconds(world_.clock.WallMicros() / 1'000'000 + 60);
+  world_.Start();
+  world_.Submit("job", rows, spec);
+  world_.WaitUntil("job", [](const JobRecord& job) { return job.state == JobState::kQueued; });
+  world_.BlockInput("job");
+  world_.clock.Advance(60'000'000);
+  // Rows of the older job are claimed before these.
+  world_.Submit("other", MakeRows(3), Spec(2));
+  EXPECT_EQ(world_.WaitForEnd("other").counts.succeeded, 3);
+  const JobRecord waiting =
+      world_.WaitUntil("job", [](const JobRecord& job) { return job.counts.running == 0; });
+  EXPECT_EQ(waiting.state, JobState::kRunning) << "it was begun";
+  EXPECT_EQ(waiting.counts.pending, 30);
+  world_.RestoreInput("job");
+  AdvanceUntilEnd("job");
+  EXPECT_EQ(world_.Job("job").counts.succeeded, 30);
+  ExpectCompletions("job", rows, Spec(6));
+  EXPECT_EQ(NumTriedTwice("job"), 0) << "it is no failure of a sweep";
+}
+
+TEST_P(RunnerTest, InputThatStaysAwayFailsTheJobWithFileAndNumbers) {
+  world_.StartStore();
+  world_.Submit("job", MakeRows(5), Spec(6));
+  world_.BlockInput("job");
+  world_.Start();
+  AdvanceUntilEnd("job");
+  const JobRecord job = world_.Job("job");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.counts.failed, 5);
+  google::rpc::Status error;
+  ASSERT_TRUE(error.ParseFromString(job.error));
+  EXPECT_EQ(error.code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(error.message(), HasSubstr("/jobs/job: "));
+  EXPECT_THAT(error.message(), HasSubstr("; tried 8 times in "));
+  for (const v1::Result& result : world_.Results("job")) {
+    EXPECT_EQ(ReasonOf(result), reason::kRecordCorrupt);
+  }
+}
+
+// Its ids are in the input.
+TEST_P(RunnerTest, ACancelledJobWaitsForInputThatCannotBeOpened) {
+  world_.StartStore();
+  world_.Submit("job", MakeRows(5), Spec(6));
+  world_.BlockInput("job");
+  world_.Cancel("job");
+  world_.Submit("other", MakeRows(3), Spec(2));
+  world_.Start();
+  EXPECT_EQ(world_.WaitForEnd("other").counts.succeeded, 3);
+  EXPECT_EQ(world_.Job("job").state, JobState::kCancelling);
+  world_.RestoreInput("job");
+  AdvanceUntilEnd("job");
+  EXPECT_EQ(world_.Job("job").state, JobState::kCancelled);
+  const std::vector<v1::Result> results = world_.Results("job");
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].custom_id(), absl::StrCat("row-", i));
+  }
+}
+
 TEST_P(RunnerTest, OutputOfTheDefaultLengthEndsAtTheContext) {
   InputRow row = TokenRow("row-0", std::vector<int32_t>(254, 20));
   v1::JobSpec spec = Spec(100);
@@ -475,6 +603,17 @@ TEST_P(RunnerTest, AJobThatRejectsInvalidRowsFailsBeforeItRuns) {
   world_.Submit("good", rows, spec);
   EXPECT_EQ(world_.WaitForEnd("good").state, JobState::kSucceeded);
   ExpectCompletions("good", rows, spec);
+}
+
+TEST_P(RunnerTest, AJobThatRejectsPromptsThatAreTooLongSaysSo) {
+  std::vector<InputRow> rows = MakeRows(3);
+  rows[1] = TokenRow("row-1", std::vector<int32_t>(300, 20));
+  v1::JobSpec spec = Spec(4);
+  spec.set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+  world_.Start();
+  world_.Submit("job", rows, spec);
+  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kFailed);
+  EXPECT_EQ(ReasonOf(world_.Results("job")[0]), reason::kPromptTooLong);
 }
 
 TEST_P(RunnerTest, JobsCanBePausedCancelledAndDeletedWhileTheyAreChecked) {
@@ -1151,6 +1290,85 @@ TEST(ChooseJobToCheckTest, GoesByWhoRunsOutThenByPriority) {
     jobs.erase(job);
   }
   EXPECT_EQ(order, "new, soon out, high, far, ");
+}
+
+class ClaimWindowTest : public ::testing::Test {
+ protected:
+  // Shapes of rows, of which `known` are kept.
+  void AddJob(const std::vector<PromptShape>& shapes, const std::set<int64_t>& known) {
+    std::vector<InputRow> rows(shapes.size(), TokenRow("row", {20, 21, 22}));
+    world_.StartStore();
+    world_.Submit("job", rows);
+    world_.Write("job", [&](JobStore& store) {
+      return store.SaveChecked(
+          {.job_id = "job", .end_index = static_cast<int64_t>(shapes.size())});
+    });
+    search_.job = MakeJobContext(world_.Job("job"), world_.options.state_directory,
+                                 ComputeType::kBF16);
+    search_.text_digest = 7;
+    search_.end_index = static_cast<int64_t>(shapes.size());
+    search_.limit = 1000;
+    for (const int64_t index : known) {
+      kept_.KeepShape({.job_uid = search_.job->uid,
+                       .job_rows = search_.job->num_rows,
+                       .index = index,
+                       .text_digest = 7},
+                      shapes[static_cast<size_t>(index)]);
+    }
+  }
+  FoundRows Find() {
+    auto found = FindRows(search_, world_.actor().store(), kept_);
+    CHECK(found.ok());
+    return *std::move(found);
+  }
+
+  RunnerWorld world_{StoreKind::kMemory};
+  KeptPrompts kept_{{.directory = world_.options.state_directory + "/prompts",
+                     .max_bytes = 1 << 20}};
+  RowSearch search_;
+};
+
+TEST_F(ClaimWindowTest, OrdersByPromptAndOutputAndByBytesWhereNothingIsKnown) {
+  AddJob({{.prompt_tokens = 10, .max_output_tokens = 300},
+          {.prompt_tokens = 200, .max_output_tokens = 400},
+          {},
+          {.prompt_tokens = 1, .max_output_tokens = 1},
+          {.prompt_tokens = 500, .max_output_tokens = 1}},
+         {0, 1, 3, 4});
+  // Of row 2 only its bytes are known: about 10 tokens, and up to 256 of output.
+  EXPECT_THAT(Find().indices, ElementsAre(1, 4, 0, 2, 3));
+  search_.lengths.Begin("job", 1000, 1000, 1000);  // a token each, mostly
+  EXPECT_THAT(Find().indices, ElementsAre(4, 1, 0, 2, 3));
+}
+
+TEST_F(ClaimWindowTest, RowsThatBeginAlikeGoTogether) {
+  std::vector<PromptShape> shapes;
+  for (int32_t i = 0; i < 6; ++i) {
+    std::vector<int32_t> prompt(64, 5);                                // the job's instruction
+    prompt.insert(prompt.end(), 64, i % 2);                            // the row's document
+    prompt.insert(prompt.end(), static_cast<size_t>(10 * (i + 1)), i);  // its question
+    shapes.push_back(MakePromptShape(prompt, 1));
+  }
+  AddJob(shapes, {0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(Find().indices, ElementsAre(5, 3, 1, 4, 2, 0));
+}
+
+TEST_F(ClaimWindowTest, LooksAtNoMoreRowsThanItIsAskedForAndGoesOnBehindThem) {
+  std::vector<PromptShape> shapes;
+  for (int64_t i = 0; i < 10; ++i) {
+    shapes.push_back({.prompt_tokens = 1 + i, .max_output_tokens = 1});
+  }
+  AddJob(shapes, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  world_.Write("job", [](JobStore& store) { return store.Claim("job", 2, {1, 3}, 0).status(); });
+  search_.limit = 4;
+  FoundRows found = Find();
+  EXPECT_THAT(found.indices, ElementsAre(5, 4, 2, 0));
+  EXPECT_EQ(found.next_index, 6);
+  search_.first_index = found.next_index;
+  search_.end_index = 8;  // the others are not checked
+  found = Find();
+  EXPECT_THAT(found.indices, ElementsAre(7, 6));
+  EXPECT_EQ(found.next_index, 8);
 }
 
 TEST(RunnerDiskTest, AFullDiskPausesTheWorkAndLosesNothing) {

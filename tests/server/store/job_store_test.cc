@@ -104,7 +104,8 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
             .outcome = outcome,
             .body = absl::StrCat("result ", index),
             .prompt_tokens = 5,
-            .output_tokens = 3};
+            .output_tokens = 3,
+            .cached_tokens = 1};
   }
   void AddUncheckedJob(const JobRecord& job, const std::vector<NewRow>& rows) {
     ASSERT_OK(Apply([&](JobStore& store) -> absl::Status {
@@ -121,8 +122,9 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
     SaveChecked({.job_id = job.id, .end_index = static_cast<int64_t>(rows.size())});
   }
   void AddJob(const std::string& id, int64_t num_rows) { AddJob(MakeJob(id), MakeRows(num_rows)); }
-  std::vector<ClaimedRow> Claim(const std::string& id, int64_t limit) {
-    auto rows = Apply([&](JobStore& store) { return store.Claim(id, limit, 3000); });
+  std::vector<ClaimedRow> Claim(const std::string& id, int64_t limit,
+                                const std::vector<int64_t>& preferred = {}) {
+    auto rows = Apply([&](JobStore& store) { return store.Claim(id, limit, preferred, 3000); });
     CHECK(rows.ok());
     return *rows;
   }
@@ -145,6 +147,17 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
       bodies.push_back(result.body);
     }
     return bodies;
+  }
+  std::vector<int64_t> NeverClaimed(const std::string& id, int64_t first_index, int64_t end_index,
+                                    int64_t limit) {
+    auto rows = store_->NeverClaimed(id, first_index, end_index, limit);
+    CHECK(rows.ok());
+    std::vector<int64_t> indices;
+    for (const StoredRow& row : *rows) {
+      EXPECT_EQ(row.length, 10);
+      indices.push_back(row.index);
+    }
+    return indices;
   }
   static std::vector<int64_t> Indices(const std::vector<ClaimedRow>& rows) {
     std::vector<int64_t> indices;
@@ -322,6 +335,28 @@ TEST_P(JobStoreTest, ClaimsInOrderOnceEach) {
   EXPECT_EQ(Job("a").counts.running, 5);
 }
 
+TEST_P(JobStoreTest, ClaimsPreferredRowsBehindThoseGivenBackAndBeforeTheOthers) {
+  AddUncheckedJob(MakeJob("a"), MakeRows(9));
+  SaveChecked({.job_id = "a", .end_index = 8});
+  EXPECT_THAT(Indices(Claim("a", 3, {6, 2, 4, 0})), ElementsAre(6, 2, 4));
+  EXPECT_THAT(NeverClaimed("a", 0, 8, 10), ElementsAre(0, 1, 3, 5, 7));
+  EXPECT_THAT(NeverClaimed("a", 1, 7, 2), ElementsAre(1, 3));
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.Unclaim({{.job_id = "a", .index = 4, .progress = "tokens"}}, false);
+  }));
+  EXPECT_THAT(NeverClaimed("a", 0, 9, 10), ElementsAre(0, 1, 3, 5, 7, 8));
+  // 2 runs, 4 was given back, 8 is not checked.
+  const std::vector<ClaimedRow> rows = Claim("a", 5, {7, 2, 4, 8, 7, 5});
+  EXPECT_THAT(Indices(rows), ElementsAre(4, 7, 5, 0, 1));
+  EXPECT_EQ(rows[0].progress, "tokens");
+  EXPECT_EQ(rows[1].attempt, 1);
+  EXPECT_EQ(Publish({Finished("a", 0), Finished("a", 7)}), 0);
+  EXPECT_THAT(NeverClaimed("a", 0, 9, 10), ElementsAre(3, 8));
+  EXPECT_THAT(Indices(Claim("a", 10)), ElementsAre(3));
+  EXPECT_EQ(Job("a").counts.running, 6);
+  EXPECT_EQ(Job("a").counts.pending, 1);
+}
+
 TEST_P(JobStoreTest, PublishesInCommitOrderWithDenseNumbers) {
   AddJob("a", 3);
   Claim("a", 3);
@@ -335,6 +370,7 @@ TEST_P(JobStoreTest, PublishesInCommitOrderWithDenseNumbers) {
   EXPECT_EQ(job.end_time_us, 4000);
   EXPECT_EQ(job.prompt_tokens, 15);
   EXPECT_EQ(job.output_tokens, 9);
+  EXPECT_EQ(job.cached_tokens, 3);
 }
 
 TEST_P(JobStoreTest, FirstPublicationWins) {
@@ -818,6 +854,16 @@ TEST_P(JobStoreTest, TellsWhereRowsLieInTheInput) {
   EXPECT_THAT(store_->ReadRows("none", 0, 1), StatusIs(absl::StatusCode::kNotFound, "none"));
 }
 
+TEST_P(JobStoreTest, KeepsWhichJobAJobWaitsFor) {
+  JobRecord job = MakeJob("later");
+  job.after_uid = "uid of another";
+  AddJob(job, MakeRows(1));
+  Restart();
+  EXPECT_EQ(Job("later").after_uid, "uid of another");
+  AddJob("first", 1);
+  EXPECT_EQ(Job("first").after_uid, "");
+}
+
 TEST_P(JobStoreTest, ListsByTimeOfCreation) {
   for (int i = 0; i < 5; ++i) {
     JobRecord job = MakeJob(absl::StrCat("job-", i));
@@ -847,7 +893,7 @@ TEST_P(JobStoreTest, KeepsWhichJobARetryIsOf) {
 TEST_P(JobStoreTest, WhatIsNotCommittedIsLost) {
   AddJob("a", 2);
   Begin();
-  ASSERT_OK(store_->Claim("a", 1, 0));
+  ASSERT_OK(store_->Claim("a", 1, {}, 0));
   ASSERT_OK(store_->Publish({Finished("a", 0)}, 0));
   store_->Rollback();
   EXPECT_EQ(Job("a").counts.pending, 2);
@@ -914,7 +960,8 @@ TEST_P(JobStoreTest, RandomLifeKeepsEveryRowOnceAndTheCountsRight) {
   };
   std::set<int64_t> running;
   while (!IsTerminal(Job("a").state)) {
-    for (const ClaimedRow& row : Claim("a", draw(9))) {
+    const std::vector<int64_t> preferred = {draw(60), draw(60), draw(60)};
+    for (const ClaimedRow& row : Claim("a", draw(9), preferred)) {
       EXPECT_TRUE(running.insert(row.index).second) << "claimed twice: " << row.index;
     }
     if (running.empty()) {

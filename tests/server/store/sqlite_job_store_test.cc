@@ -150,12 +150,13 @@ TEST_F(SqliteJobStoreTest, OpensDatabasesOfEveryEarlierVersion) {
     ASSERT_OK_AND_ASSIGN(const JobRecord cancelling, store->GetJob("cancelling"));
     EXPECT_EQ(cancelling.end_state, JobState::kCancelled);
     ASSERT_OK(store->Begin());
-    ASSERT_OK_AND_ASSIGN(const auto claimed, store->Claim("open", 10, 0));
+    ASSERT_OK_AND_ASSIGN(const auto claimed, store->Claim("open", 10, {}, 0));
     EXPECT_EQ(claimed.size(), 1U);
     ASSERT_OK(store->Commit());
     ASSERT_OK_AND_ASSIGN(const auto prefix, store->ReadResultsInInputOrder("open", 0, 1 << 20));
     EXPECT_EQ(prefix.size(), 1U);
     EXPECT_EQ(done.checked, 3) << "what has ended needs no check";
+    EXPECT_EQ(done.after_uid, "");
     if (version >= 3) {
       ASSERT_OK_AND_ASSIGN(const JobRecord queued, store->GetJob("queued"));
       EXPECT_EQ(queued.state, JobState::kValidating);
