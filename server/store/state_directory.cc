@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 
@@ -26,6 +27,11 @@ namespace {
 
 constexpr char kJobsFolder[] = "jobs";
 constexpr char kUploadsFolder[] = "uploads";
+
+// A daemon that is killed while it spawns its engine's process leaves the lock to that until it has
+// begun: whoever restarts the daemon at once must not be refused for it.
+constexpr int64_t kLockPatienceUs = 1'000'000;
+constexpr int64_t kLockRetryUs = 10'000;
 
 // Source: linux/magic.h and the filesystems' own headers.
 constexpr std::array<int64_t, 10> kNetworkMagics = {
@@ -82,7 +88,14 @@ absl::StatusOr<int> TakeLock(const std::string& folder) {
   if (fd < 0) {
     return Refusal("open", path);
   }
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+  const RealClock clock;
+  const int64_t until_us = clock.MonotonicMicros() + kLockPatienceUs;
+  bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (!locked && errno == EWOULDBLOCK && clock.MonotonicMicros() < until_us) {
+    clock.WaitUntil(clock.MonotonicMicros() + kLockRetryUs);
+    locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  }
+  if (locked) {
     return fd;
   }
   const absl::Status refusal =

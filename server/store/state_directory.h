@@ -30,8 +30,9 @@ absl::Status SyncDirectory(const std::string& path);
 // Holds the lock until destroyed. Immutable, thread-safe.
 class StateDirectory {
  public:
-  // Makes what is missing (folders 0700) and takes the lock. Errors: FAILED_PRECONDITION (another
-  // daemon holds it, network filesystem, no permission), with the path.
+  // Makes what is missing (folders 0700) and takes the lock, for which it waits up to a second.
+  // Errors: FAILED_PRECONDITION (another daemon holds it, network filesystem, no permission), with
+  // the path.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(const std::string& path);
   ~StateDirectory();
   StateDirectory(const StateDirectory&) = delete;

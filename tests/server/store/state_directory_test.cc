@@ -1,11 +1,16 @@
 #include "server/store/state_directory.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
+#include "kernels/base/file_descriptor.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -35,6 +40,35 @@ TEST(StateDirectoryTest, BelongsToOneDaemonAtATime) {
               StatusIs(absl::StatusCode::kFailedPrecondition, folder.path()));
   first->reset();
   EXPECT_OK(StateDirectory::Open(folder.path()));
+}
+
+int64_t NumOpen(const std::string& path) {
+  int64_t count = 0;
+  std::error_code error;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    count += std::filesystem::read_symlink(fd.path(), error) == path ? 1 : 0;
+  }
+  return count;
+}
+
+// As by the engine's process of a daemon that was killed while it spawned it.
+TEST(StateDirectoryTest, WaitsForALockThatIsHeldForAMomentMore) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/lock";
+  FileDescriptor held(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  std::atomic<bool> opened{false};
+  absl::Status status;
+  std::thread opener([&] {
+    status = StateDirectory::Open(folder.path()).status();
+    opened = true;
+  });
+  while (NumOpen(path) < 2 && !opened) {
+    std::this_thread::yield();
+  }
+  held = FileDescriptor();
+  opener.join();
+  EXPECT_OK(status);
 }
 
 TEST(StateDirectoryTest, RefusesAPathThatIsNoFolder) {
