@@ -5,7 +5,7 @@ import json
 import shutil
 import threading
 
-from e2e_lib import FAKE_NIGHTSHIFTD, EndToEndTest, read_rows, run_client, write_rows
+from e2e_lib import FAKE_NIGHTSHIFTD, LIMIT_S, EndToEndTest, read_rows, run_client, write_rows
 
 FAULT = 1  # exit codes of the client
 NOT_FOUND = 6
@@ -36,7 +36,7 @@ class Client:
     def call(self, *arguments):
         """Calls until the daemon answers."""
         while True:
-            done = run_client(*arguments, address=self.server.address, limit_s=120)
+            done = run_client(*arguments, address=self.server.address, limit_s=2 * LIMIT_S)
             self.log.append((arguments, done.returncode, done.stdout[:60], done.stderr))
             if done.returncode == FAULT and self.faults > 0:
                 self.faults -= 1
@@ -147,7 +147,7 @@ class LifeTest(EndToEndTest):
         self.server = self.make_server("--model", pack)
 
     def check(self, life):
-        life.thread.join(timeout=120)
+        life.thread.join(timeout=LIMIT_S)
         self.assertFalse(life.thread.is_alive(), life.said() + self.server.tail())
         said = life.said()
         self.assertEqual(life.ran.returncode, 0, said)
@@ -187,7 +187,7 @@ class LifeTest(EndToEndTest):
 
     def check_changes(self, life):
         """A line of output or of error for each row, as the job's counts say; returns its state."""
-        life.thread.join(timeout=120)
+        life.thread.join(timeout=LIMIT_S)
         self.assertFalse(life.thread.is_alive(), life.said() + self.server.tail())
         said = life.said()
         job = json.loads(life.status.stdout)
