@@ -37,7 +37,7 @@ SweepPredictor::SweepPredictor(const PackManifest& manifest, const EngineOptions
       hardware_(std::move(hardware)),
       plan_(std::move(plan)),
       rates_(hardware_, options.compute_type),
-      work_(WorkOfPlan(manifest, plan_, options.compute_type)),
+      work_(WorkOfPlan(manifest, plan_, options)),
       costs_({.config = config_,
               .work = work_,
               .kv = KvLayoutOf(config_, options.compute_type),

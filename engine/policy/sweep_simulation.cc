@@ -45,7 +45,7 @@ class Simulation {
         config_(machine.manifest.config),
         layers_(config_),
         rates_(machine.hardware, options.compute_type),
-        work_(WorkOfPlan(machine.manifest, plan_, options.compute_type)),
+        work_(WorkOfPlan(machine.manifest, plan_, options)),
         costs_(CostModelOf(machine), rates_),
         timing_(plan_, costs_) {}
 

@@ -10,7 +10,7 @@
 //   until the steps of one sweep of each kind are few enough, take in proportion to their busiest
 //   lane what that one takes. Its time is that of the last of three equal sweeps in a row, so that
 //   what reading ahead of the sweep before does for it is in it.
-// - Steps. Of more than 8192 streamed shards neighbours of one layer are one transfer.
+// - Steps. Of many streamed shards neighbours of one layer are one transfer (WorkOfPlan).
 #pragma once
 
 #include <array>

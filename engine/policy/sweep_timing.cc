@@ -8,7 +8,9 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kMostStreamed = 8192;
+constexpr int64_t kMostStreamed = 8192;
+// By all batches of a sweep together.
+constexpr int64_t kMostUses = 65536;
 constexpr size_t kRunsOfSweep = 3;
 constexpr double kNanos = 1e9;
 // Lanes that work for less than this share of the sweep hold nothing up.
@@ -17,21 +19,26 @@ constexpr double kIdle = 0.01;
 }  // namespace
 
 ModelWork WorkOfPlan(const PackManifest& manifest, const MemoryPlan& plan,
-                     ComputeType compute_type) {
+                     const EngineOptions& options) {
   // A ring keeps several transfers apart.
   constexpr int64_t kPartsOfRing = 4;
   const int64_t device = plan.device_ring_bytes;
   const int64_t ring = device == 0 ? plan.host_ring_bytes : std::min(plan.host_ring_bytes, device);
-  return WorkOf(manifest, plan.weights, compute_type, kMostStreamed, ring / kPartsOfRing);
+  const int64_t batches =
+      options.max_sweep_tokens / std::max<int64_t>(1, plan.executor.max_batch_tokens);
+  const int64_t streamed = std::min(kMostStreamed, kMostUses / std::max<int64_t>(1, batches));
+  return WorkOf(manifest, plan.weights, options.compute_type, static_cast<size_t>(streamed),
+                ring / kPartsOfRing);
 }
 
 SweepKind KindOf(const LaneSeconds& lanes, double bound, size_t num_batches, double share) {
   SweepKind kind = {};
-  kind[kNumLanes] = static_cast<int64_t>(num_batches);
+  const auto steps = [&](double value) {
+    return static_cast<int64_t>(std::floor(std::log(value) / std::log1p(share)));
+  };
+  kind[kNumLanes] = steps(static_cast<double>(std::max<size_t>(num_batches, 1)));
   for (size_t i = 0; i < kNumLanes; ++i) {
-    kind[i] = lanes[i] <= kIdle * bound
-                  ? INT64_MIN
-                  : static_cast<int64_t>(std::floor(std::log(lanes[i]) / std::log1p(share)));
+    kind[i] = lanes[i] <= kIdle * bound ? INT64_MIN : steps(lanes[i]);
   }
   return kind;
 }

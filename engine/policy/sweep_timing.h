@@ -9,22 +9,23 @@
 
 #include "absl/status/statusor.h"
 
+#include "engine/engine.h"
 #include "engine/memory_plan.h"
 #include "engine/model/pack.h"
 #include "engine/policy/model_work.h"
 #include "engine/policy/sweep_costs.h"
 #include "engine/schedule/sweep_steps.h"
 #include "engine/schedule/virtual_lanes.h"
-#include "kernels/dtype.h"
 
 namespace nightshift {
 
-// The work of sweeps with weights where the plan has them. Of more than 8192 streamed shards
-// neighbours of one layer are one transfer.
+// The work of sweeps with weights where the plan has them. Of more than 8192 streamed shards, or of
+// so many that a sweep's batches would use them more than 65536 times, neighbours of one layer are
+// one transfer.
 ModelWork WorkOfPlan(const PackManifest& manifest, const MemoryPlan& plan,
-                     ComputeType compute_type);
+                     const EngineOptions& options);
 
-// What a sweep asks of the lanes, to within a share of it, and in how many batches. Sweeps of one
+// What a sweep asks of the lanes and in how many batches, to within a share of it. Sweeps of one
 // kind take in proportion to their busiest lane what one of them takes. `bound` is the time of the
 // sweep's busiest lane.
 using SweepKind = std::array<int64_t, kNumLanes + 1>;
