@@ -59,9 +59,15 @@ struct Values {
   std::string compute_type;
   std::string completion_window;
   std::string not_before;
+  std::string after;
   std::string order;
   std::vector<std::string> labels;
 };
+
+// With or without its "jobs/".
+std::string JobName(const std::string& job) {
+  return absl::StartsWith(job, "jobs/") ? job : absl::StrCat("jobs/", job);
+}
 
 const NamesOf& PriorityNames() {
   static const NamesOf names = {
@@ -219,6 +225,11 @@ void AddJobOptions(CLI::App& command, Values& values) {
                   "No request runs before, as 2025-06-01T22:00:00+02:00")
       ->type_name("TIME")
       ->check(IsStartTime())
+      ->group(group);
+  command
+      .add_option("--after", values.after,
+                  "No request runs before this job has ended, however it ends")
+      ->type_name("JOB")
       ->group(group);
   command
       .add_option("--run-window", *values.line.spec.mutable_run_window(),
@@ -500,6 +511,9 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
   if (!values.not_before.empty()) {
     spec.mutable_not_before()->set_seconds(absl::ToUnixSeconds(*ParseStartTime(values.not_before)));
   }
+  if (!values.after.empty()) {
+    spec.set_after_job(JobName(values.after));
+  }
   for (const std::string& label : values.labels) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(label, absl::MaxSplits('=', 1));
@@ -528,8 +542,8 @@ CommandLine Complete(const CLI::App& app, Values values) {
   if (line.address.empty()) {
     line.address = DefaultAddress();
   }
-  if (!line.job.empty() && !absl::StartsWith(line.job, "jobs/")) {
-    line.job = absl::StrCat("jobs/", line.job);
+  if (!line.job.empty()) {
+    line.job = JobName(line.job);
   }
   if (line.output.empty()) {
     line.output = "-";

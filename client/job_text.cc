@@ -328,6 +328,9 @@ std::string JobText(const v1::Job& job, absl::Time now) {
   if (job.has_next_run_time()) {
     AddField(text, "runs", absl::StrCat("from ", LocalTime(job.next_run_time())));
   }
+  if (!job.waits_for().empty()) {
+    AddField(text, "waits for", job.waits_for());
+  }
   if (!job.spec().run_window().empty()) {
     AddField(text, "window", job.spec().run_window());
   }
@@ -421,6 +424,7 @@ std::string JobJson(const v1::Job& job) {
                {"end_time", TimeJson(job.has_end_time(), job.end_time())},
                {"expire_time", TimeJson(job.has_expire_time(), job.expire_time())},
                {"next_run_time", TimeJson(job.has_next_run_time(), job.next_run_time())},
+               {"waits_for", job.waits_for().empty() ? Json(nullptr) : Json(job.waits_for())},
                {"retry_of", job.retry_of().empty() ? Json(nullptr) : Json(job.retry_of())},
                {"results_expired", job.results_expired()},
                {"error", JobErrorJson(job)},

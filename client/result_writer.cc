@@ -66,8 +66,8 @@ const char* FinishReasonText(v1::FinishReason reason) {
 }
 
 Json UsageJson(const v1::Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens()},
-          {"completion_tokens", usage.output_tokens()},
+  return {{"completion_tokens", usage.output_tokens()},
+          {"prompt_tokens", usage.prompt_tokens()},
           {"total_tokens", usage.prompt_tokens() + usage.output_tokens()},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens()}}}};
 }
@@ -112,13 +112,13 @@ std::string TextOf(const v1::Completion& completion, const ChoiceParts& choice) 
   return completion.echoed_prompt() + choice.text;
 }
 
-// As chat completions: {"token", "logprob", "bytes"}, and "token_id" where OpenAI's shape need not
+// As chat completions: {"token", "bytes", "logprob"}, and "token_id" where OpenAI's shape need not
 // be kept.
 template <typename Token>
 Json TokenJson(const Token& token, bool with_id) {
   Json json = {{"token", TokenText(token.bytes())},
-               {"logprob", LogprobJson(token.logprob())},
-               {"bytes", BytesJson(token.bytes())}};
+               {"bytes", BytesJson(token.bytes())},
+               {"logprob", LogprobJson(token.logprob())}};
   if (with_id) {
     json["token_id"] = token.token();
   }
@@ -181,10 +181,10 @@ class LogprobArrays {
   void ClearFirst() { logprobs_.front() = top_logprobs_.front() = nullptr; }
 
   Json Take() {
-    return {{"tokens", std::move(tokens_)},
+    return {{"text_offset", std::move(offsets_)},
             {"token_logprobs", std::move(logprobs_)},
-            {"top_logprobs", std::move(top_logprobs_)},
-            {"text_offset", std::move(offsets_)}};
+            {"tokens", std::move(tokens_)},
+            {"top_logprobs", std::move(top_logprobs_)}};
   }
 
  private:
@@ -227,19 +227,20 @@ void AddStopReason(const ChoiceParts& choice, Json& json) {
 }
 
 Json ChatChoice(const ChoiceParts& choice) {
-  Json json = {{"index", choice.index},
-               {"message", {{"role", "assistant"}, {"content", choice.text}}},
-               {"logprobs", ChatLogprobs(choice)},
-               {"finish_reason", FinishReasonText(choice.finish_reason)}};
+  Json json = {
+      {"finish_reason", FinishReasonText(choice.finish_reason)},
+      {"index", choice.index},
+      {"logprobs", ChatLogprobs(choice)},
+      {"message", {{"content", choice.text}, {"refusal", nullptr}, {"role", "assistant"}}}};
   AddStopReason(choice, json);
   return json;
 }
 
 Json TextChoice(const v1::Completion& completion, const ChoiceParts& choice) {
-  Json json = {{"index", choice.index},
-               {"text", TextOf(completion, choice)},
+  Json json = {{"finish_reason", FinishReasonText(choice.finish_reason)},
+               {"index", choice.index},
                {"logprobs", CompletionLogprobs(completion, choice)},
-               {"finish_reason", FinishReasonText(choice.finish_reason)}};
+               {"text", TextOf(completion, choice)}};
   AddStopReason(choice, json);
   return json;
 }
@@ -257,19 +258,19 @@ Json CompletionBody(const v1::Result& result, const std::string& id, int64_t cre
   const v1::Completion& completion = result.completion();
   const bool is_chat = result.form() == v1::REQUEST_FORM_OPENAI_CHAT;
   return {{"id", absl::StrCat(is_chat ? "chatcmpl-" : "cmpl-", id)},
-          {"object", is_chat ? "chat.completion" : "text_completion"},
+          {"choices", ChoiceList(completion, is_chat)},
           {"created", created},
           {"model", completion.model()},
-          {"choices", ChoiceList(completion, is_chat)},
+          {"object", is_chat ? "chat.completion" : "text_completion"},
           {"usage", UsageJson(completion.usage())}};
 }
 
 Json ErrorBody(const ResultError& error) {
   return {{"error",
-           {{"message", error.message},
-            {"type", error.type},
+           {{"code", error.code},
+            {"message", error.message},
             {"param", error.param.empty() ? Json(nullptr) : Json(error.param)},
-            {"code", error.code}}}};
+            {"type", error.type}}}};
 }
 
 Json OpenAiLine(const v1::Result& result, const ResultLineOptions& options) {

@@ -20,9 +20,10 @@ ResultLineOptions ResultLineOptionsOf(const v1::Job& job);
 
 // One line of JSON with its newline; always valid JSON in UTF-8, whatever the result holds.
 //
-// OpenAI forms, as their Batch output files: {"id", "custom_id", "response": {"status_code",
+// OpenAI forms, as their Batch output files, the body byte for byte as the types of their Python
+// package write it: {"id", "custom_id", "response": {"status_code",
 // "request_id", "body"}, "error": null}. A request that was refused has status_code 400 and a body
-// {"error": {"message", "type", "param", "code"}}; one that the engine failed has 500; one that
+// {"error": {"code", "message", "param", "type"}}; one that the engine failed has 500; one that
 // never ran has "response": null and "error": {"code", "message"} with code batch_cancelled,
 // batch_expired or batch_failed. `stop_reason` in a choice is our extension. With echo the text and
 // the legacy logprobs begin with the prompt, whose first token has null for its log-probability.

@@ -192,6 +192,9 @@ class Declaration {
         "disk for token ids of prompts that were checked and wait; the others are tokenized again "
         "(default: 4GiB)",
         [&options] { return SizeText(options.kept_prompt_bytes); });
+    AddNumber("claim-window", options.claim_window_rows,
+              "checked rows among which the longest run first, of all jobs together; about 100 bytes "
+              "of memory each");
     Add("disk-ballast", written.disk_ballast,
         "disk that is set aside for a full disk, so that what has happened can still be written "
         "(default: 64MiB)",
@@ -583,6 +586,7 @@ absl::Status Options::Validate() const {
   RETURN_IF_ERROR(check("keep-results", keep_results_days, 1, 36500));
   RETURN_IF_ERROR(check("keep-records", keep_records_days, keep_results_days, 36500));
   RETURN_IF_ERROR(check("max-choices", max_choices, 1, 1024));
+  RETURN_IF_ERROR(check("claim-window", claim_window_rows, 1, 1 << 20));
   RETURN_IF_ERROR(check("max-uploads", max_uploads, 1, 4096));
   if (state_directory.empty()) {
     return absl::InvalidArgumentError("--state-dir is empty");

@@ -53,6 +53,8 @@ struct Options {
   int64_t disk_reserve_bytes = -1;
   // Disk for token ids of prompts that were checked and wait; what does not fit is tokenized again.
   int64_t kept_prompt_bytes = int64_t{4} << 30;
+  // Rows among which the longest are taken first, of all jobs together.
+  int64_t claim_window_rows = 1 << 16;
   // Of a file whose space is given up when the disk is full, so that what has happened can still be
   // written; 0: none.
   int64_t disk_ballast_bytes = 64 << 20;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
+#include "engine/io/disk_queue.h"
 #include "engine/policy/hardware_file.h"
 #include "engine/policy/hardware_profile.h"
 #include "kernels/base/log.h"
@@ -63,6 +64,7 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
   runner.num_tokenizer_threads =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 1, 4);
   runner.kept_prompt_bytes = options.kept_prompt_bytes;
+  runner.claim_window_rows = options.claim_window_rows;
   runner.disk_reserve_bytes = options.disk_reserve_bytes;
   runner.refinement_path = state_directory + "/refinement.json";
   runner.available_memory = AvailableMemoryBytes;
@@ -109,6 +111,11 @@ v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const s
   info.mutable_start_time()->set_seconds(wall_us / kMicrosPerSecond);
   *info.mutable_limits() = MakeLimits(limits);
   info.set_memory_budget_bytes(options.memory_budget_bytes);
+  DiskQueueOptions probe;
+  probe.depth = 1;
+  if (const auto disk = DiskQueue::Create(probe); disk.ok()) {
+    info.add_features(DiskBackendName((*disk)->backend()));
+  }
   for (const char* feature : {"input-jsonl", "input-proto", "openai-chat", "openai-completions"}) {
     info.add_features(feature);
   }
@@ -203,6 +210,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .set_drain = [this](bool drain) { SetDrain(drain); },
       .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
+  context_->limits.stalled_reader_us = parts.stalled_reader_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
   info_ = std::make_unique<ServerServiceRpc>(
       *context_,

@@ -40,6 +40,8 @@ struct ServerParts {
   std::function<void(const absl::Status&)> on_fatal;
   // Between signs of life on a stream of results that has nothing to send.
   int64_t heartbeat_interval_us = 15'000'000;
+  // A reader of results that takes nothing for so long is cut off; looked at with each heartbeat.
+  int64_t stalled_reader_us = 300'000'000;
 };
 
 // Methods are for one thread, but Drain may run on another while Hurry comes.

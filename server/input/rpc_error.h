@@ -48,7 +48,6 @@ inline constexpr char kReaderStalled[] = "READER_STALLED";
 inline constexpr char kServerDraining[] = "SERVER_DRAINING";
 inline constexpr char kStoreBusy[] = "STORE_BUSY";
 inline constexpr char kRecordCorrupt[] = "RECORD_CORRUPT";
-inline constexpr char kUnimplemented[] = "UNIMPLEMENTED";
 inline constexpr char kInternal[] = "INTERNAL";
 // Rows that end without having run, or whose runs kept failing.
 inline constexpr char kJobCancelled[] = "JOB_CANCELLED";

@@ -72,9 +72,11 @@ absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string&
 }
 
 absl::Status JobExists(const std::string& job_id) {
-  return MakeError(absl::StatusCode::kAlreadyExists, reason::kJobExists,
-                   absl::StrCat("job ", JobName(job_id), " exists; choose another job_id"),
-                   {{"job", JobName(job_id)}});
+  return WithResource(
+      MakeError(absl::StatusCode::kAlreadyExists, reason::kJobExists,
+                absl::StrCat("job ", JobName(job_id), " exists; choose another job_id"),
+                {{"job", JobName(job_id)}}),
+      "nightshift.v1.Job", JobName(job_id));
 }
 
 absl::Status InProgress(const std::string& request_id) {
@@ -153,6 +155,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   }
   RETURN_IF_ERROR(CheckJobIdIsFree(submission.job_id));
   ASSIGN_OR_RETURN(const CatalogModel model, FindModel(context_.catalog, submission.spec.model()));
+  ASSIGN_OR_RETURN(const std::string after_uid, FindPredecessor(submission));
   const v1::JobSpec spec = ResolveSpec(
       submission.spec,
       {.model = model.name, .compute_type = context_.default_compute_type, .seed = DrawSeed()});
@@ -182,6 +185,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   record.priority = spec.priority();
   record.input_format = submission.format;
   record.retry_of = submission.retry_of;
+  record.after_uid = after_uid;
   if (spec.has_completion_window()) {
     record.expire_time_us = record.create_time_us + WindowMicros(spec.completion_window());
   }
@@ -235,6 +239,19 @@ absl::Status Acceptance::CheckJobIdIsFree(const std::string& job_id) {
     return JobExists(job_id);
   }
   return absl::IsNotFound(found) ? absl::OkStatus() : found;
+}
+
+// By its uid: the id may become another job's, and a wait for a later job could close a circle.
+absl::StatusOr<std::string> Acceptance::FindPredecessor(const Submission& submission) {
+  if (submission.spec.after_job().empty() || !submission.retry_of.empty()) {
+    return submission.after_uid;
+  }
+  ASSIGN_OR_RETURN(const std::string id, ParseJobName(submission.spec.after_job()));
+  const absl::StatusOr<JobRecord> job = context_.store.store().GetJob(id);
+  if (!job.ok()) {
+    return JobError(job.status(), id);
+  }
+  return job->uid;
 }
 
 absl::Status Acceptance::Insert(const JobRecord& record, InputScan& scan) {

@@ -28,6 +28,7 @@ struct Submission {
   v1::InputFormat format = v1::INPUT_FORMAT_JSONL;
   bool validate_only = false;
   std::string retry_of = {};  // id of the job whose rows these are; empty for none
+  std::string after_uid = {};  // of a retry: of the job that the old one waited for
 };
 
 // Thread-safe. Accept blocks (disk, store): for task threads.
@@ -35,8 +36,7 @@ class Acceptance {
  public:
   explicit Acceptance(RpcContext& context) : context_(context) {}
 
-  // Errors: UNAVAILABLE (draining), INVALID_ARGUMENT, UNIMPLEMENTED (fields of later versions),
-  // RESOURCE_EXHAUSTED (DISK_RESERVE).
+  // Errors: UNAVAILABLE (draining), INVALID_ARGUMENT, RESOURCE_EXHAUSTED (DISK_RESERVE).
   absl::Status Check(const Submission& submission) const;
 
   // NOT_FOUND (MODEL_NOT_FOUND) or FAILED_PRECONDITION (MODEL_UNAVAILABLE). May read the disk.
@@ -46,7 +46,7 @@ class Acceptance {
   // a stored one gives that job. With validate_only nothing is stored: the answer has the resolved
   // spec and the counts that the job would start with.
   // Errors: ALREADY_EXISTS (JOB_EXISTS,
-  // REQUEST_ID_REUSED), ABORTED (REQUEST_IN_PROGRESS), NOT_FOUND or FAILED_PRECONDITION (model),
+  // REQUEST_ID_REUSED), ABORTED (REQUEST_IN_PROGRESS), NOT_FOUND or FAILED_PRECONDITION (model), NOT_FOUND (after_job),
   // INVALID_ARGUMENT (input), RESOURCE_EXHAUSTED (disk), UNAVAILABLE (draining).
   absl::StatusOr<v1::Job> Accept(const Submission& submission, Upload& upload);
 
@@ -56,6 +56,8 @@ class Acceptance {
   absl::StatusOr<std::optional<v1::Job>> FindEarlier(const Submission& submission,
                                                      const std::string& fingerprint);
   absl::Status CheckJobIdIsFree(const std::string& job_id);
+  // The uid of the job that this one runs after; empty for none.
+  absl::StatusOr<std::string> FindPredecessor(const Submission& submission);
   absl::Status Insert(const JobRecord& record, InputScan& scan);
   absl::Status InsertRows(const JobRecord& record, InputScan& scan);
   absl::StatusOr<v1::Job> View(const std::string& job_id);

@@ -144,6 +144,7 @@ absl::Status InputScan::FindDuplicates() {
 
 void InputScan::CountInvalid(int64_t index, int64_t line, const absl::Status& status) {
   ++num_invalid_;
+  all_too_long_ = all_too_long_ && ErrorReason(status) == reason::kPromptTooLong;
   if (static_cast<int64_t>(first_invalid_.size()) < kMaxFieldViolations - 1) {
     first_invalid_.push_back({RowName(index, line), std::string(status.message())});
   }
@@ -158,7 +159,8 @@ absl::Status InputScan::Rejection() const {
   if (untold > 0) {
     violations.push_back({"input", absl::StrCat("has ", untold, " more invalid rows")});
   }
-  return MakeFieldError(reason::kInputMalformed, violations);
+  return MakeFieldError(all_too_long_ ? reason::kPromptTooLong : reason::kInputMalformed,
+                        violations);
 }
 
 absl::StatusOr<InputScan::Record> InputScan::ReadRecord(int64_t index) {

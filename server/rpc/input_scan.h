@@ -44,7 +44,8 @@ class InputScan {
   int64_t num_rows() const { return num_rows_; }
   int64_t num_invalid() const { return num_invalid_; }
   int64_t num_ignored_fields() const { return num_ignored_fields_; }
-  // INVALID_ARGUMENT telling the first invalid rows and how many there are; OK for none.
+  // INVALID_ARGUMENT telling the first invalid rows and how many there are (INPUT_MALFORMED, or
+  // PROMPT_TOO_LONG when that is all that is wrong); OK for none.
   absl::Status Rejection() const;
 
   // Calls `take` with all rows in order, rows_per_batch at a time (fewer when they carry large
@@ -75,6 +76,7 @@ class InputScan {
   int64_t num_ignored_fields_ = 0;
   v1::RequestForm last_form_ = v1::REQUEST_FORM_PLAIN;
   std::vector<FieldViolation> first_invalid_;
+  bool all_too_long_ = true;  // the invalid ones
 };
 
 }  // namespace nightshift

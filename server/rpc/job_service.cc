@@ -30,7 +30,7 @@ grpc::ServerReadReactor<v1::SubmitJobStreamRequest>* JobServiceRpc::SubmitJobStr
 grpc::ServerUnaryReactor* JobServiceRpc::GetJob(grpc::CallbackServerContext* context,
                                                 const v1::GetJobRequest* request,
                                                 v1::Job* response) {
-  return StartCall<GetJobCall>(context, request->name(), response, context_);
+  return StartCall<GetJobCall>(context, *request, response, context_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::ListJobs(grpc::CallbackServerContext* context,

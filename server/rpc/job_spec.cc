@@ -9,7 +9,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/input/request_check.h"
 #include "server/input/rpc_error.h"
-#include "server/rpc/status_bridge.h"
+#include "server/rpc/job_view.h"
 #include "server/scheduling/job_calendar.h"
 
 namespace nightshift {
@@ -24,13 +24,6 @@ constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
 constexpr size_t kMaxLabelKeyBytes = 64;
 constexpr size_t kMaxLabelValueBytes = 512;
 
-absl::Status CheckLaterFields(const v1::JobSpec& spec) {
-  if (!spec.after_job().empty()) {
-    return NotInThisVersion("spec.after_job");
-  }
-  return absl::OkStatus();
-}
-
 void CheckTimes(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
   const google::protobuf::Duration& window = spec.completion_window();
   const bool positive = window.seconds() >= 0 && window.nanos() >= 0 &&
@@ -44,6 +37,9 @@ void CheckTimes(const v1::JobSpec& spec, std::vector<FieldViolation>& violations
   if (start.seconds() < 0 || start.seconds() > kMaxTimeSeconds || start.nanos() < 0 ||
       start.nanos() >= kNanosPerSecond) {
     violations.push_back({"spec.not_before", "is no time between the years 1970 and 9999"});
+  }
+  if (!spec.after_job().empty() && !ParseJobName(spec.after_job()).ok()) {
+    violations.push_back({"spec.after_job", "must be jobs/{id} with an id of [a-z0-9-]{1,63}"});
   }
   if (spec.run_window().empty()) {
     return;
@@ -71,7 +67,6 @@ void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violation
 }  // namespace
 
 absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
-  RETURN_IF_ERROR(CheckLaterFields(spec));
   std::vector<FieldViolation> violations;
   for (FieldViolation violation : CheckSampling(spec.sampling(), limits)) {
     violation.field = "spec.sampling." + violation.field;

@@ -12,8 +12,7 @@
 
 namespace nightshift {
 
-// Errors: INVALID_ARGUMENT with every wrong field (FIELD_INVALID, FIELD_OUT_OF_RANGE), or
-// UNIMPLEMENTED naming a field of a later version.
+// Errors: INVALID_ARGUMENT with every wrong field (FIELD_INVALID, FIELD_OUT_OF_RANGE).
 absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits);
 
 // What a spec becomes when it is stored: no field is left to a default that a later version or

@@ -66,6 +66,21 @@ void SetNextRun(const JobRecord& record, int64_t now_us, v1::Job& job) {
   }
 }
 
+// Names the job that it waits for, while it does.
+void SetWaitsFor(const JobRecord& record, const ViewMoment& moment, v1::Job& job) {
+  if (record.after_uid.empty() || !IsOpen(record.state) || moment.store == nullptr) {
+    return;
+  }
+  const absl::StatusOr<std::string> id = ParseJobName(job.spec().after_job());
+  if (!id.ok()) {
+    return;
+  }
+  const absl::StatusOr<JobRecord> other = moment.store->GetJob(*id);
+  if (other.ok() && other->uid == record.after_uid && !IsTerminal(other->state)) {
+    job.set_waits_for(job.spec().after_job());
+  }
+}
+
 absl::Status BrokenRecord(const JobRecord& record, absl::string_view field) {
   return MakeError(absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
                    absl::StrCat(field, " of job ", record.id, " in the store does not parse"),
@@ -103,6 +118,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
   *job.mutable_counts() = MakeCounts(record.counts);
   job.mutable_tokens()->set_prompt(record.prompt_tokens);
   job.mutable_tokens()->set_output(record.output_tokens);
+  job.mutable_tokens()->set_cached(record.cached_tokens);
   *job.mutable_progress() = MakeProgress(record, moment);
   SetTime(record.create_time_us, *job.mutable_create_time());
   if (record.start_time_us != 0) {
@@ -115,6 +131,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
     SetTime(record.expire_time_us, *job.mutable_expire_time());
   }
   SetNextRun(record, moment.now_us, job);
+  SetWaitsFor(record, moment, job);
   if (!record.retry_of.empty()) {
     job.set_retry_of(JobName(record.retry_of));
   }

@@ -25,9 +25,10 @@ struct ViewMoment {
   // By id of a job, as it was then; may be null.
   std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;
   int64_t times_left_us = 0;
+  JobStore* store = nullptr;  // for the job that it waits for; may be null
 };
 
-// DATA_LOSS when the record does not parse.
+// Reads the store, if at all, for one job. DATA_LOSS when the record does not parse.
 absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& moment);
 
 // Changes with what a caller may decide by: state, results, whether it runs.

@@ -1,6 +1,8 @@
 #include "server/rpc/read_calls.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,19 @@ namespace {
 
 constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
 constexpr size_t kMaxLabelBytes = 64 + 1 + 512;
+// A client takes messages of 4 MiB; one job is smaller than a call that submits it.
+constexpr size_t kMaxPageBytes = 3 << 20;
+
+FieldViolation UnknownNumber(const std::string& field, int number) {
+  return {field, absl::StrCat("has the unknown number ", number)};
+}
+
+void Narrow(v1::JobView view, v1::Job& job) {
+  if (view == v1::JOB_VIEW_BASIC) {
+    job.clear_spec();
+    job.clear_report();
+  }
+}
 
 int64_t Micros(const google::protobuf::Timestamp& time) {
   return time.seconds() * 1'000'000 + time.nanos() / 1000;
@@ -23,9 +38,12 @@ int64_t Micros(const google::protobuf::Timestamp& time) {
 }  // namespace
 
 void GetJobCall::Start() {
-  const auto id = ParseJobName(name_);
+  const auto id = ParseJobName(request_.name());
   if (!id.ok()) {
     return Respond(id.status());
+  }
+  if (!v1::JobView_IsValid(request_.view())) {
+    return Respond(MakeFieldError(reason::kFieldInvalid, {UnknownNumber("view", request_.view())}));
   }
   const auto self = std::static_pointer_cast<GetJobCall>(shared_from_this());
   const absl::Status queued = rpc_.store.Read(
@@ -40,7 +58,9 @@ absl::StatusOr<v1::Job> GetJobCall::Read(JobStore& store, const std::string& id)
   if (!record.ok()) {
     return JobError(record.status(), id);
   }
-  return MakeJob(*record, MomentOf(rpc_));
+  ASSIGN_OR_RETURN(v1::Job job, MakeJob(*record, MomentOf(rpc_)));
+  Narrow(request_.view(), job);
+  return job;
 }
 
 void ListJobsCall::Start() {
@@ -55,8 +75,10 @@ void ListJobsCall::Start() {
 absl::Status ListJobsCall::Check() const {
   std::vector<FieldViolation> violations;
   if (!v1::JobState_IsValid(request_.state())) {
-    violations.push_back(
-        {"state", absl::StrCat("has the unknown number ", static_cast<int>(request_.state()))});
+    violations.push_back(UnknownNumber("state", request_.state()));
+  }
+  if (!v1::JobView_IsValid(request_.view())) {
+    violations.push_back(UnknownNumber("view", request_.view()));
   }
   for (const auto& [field, time] : {std::pair("created_from", &request_.created_from()),
                                     std::pair("created_before", &request_.created_before())}) {
@@ -115,18 +137,26 @@ absl::StatusOr<v1::ListJobsResponse> ListJobsCall::Read(JobStore& store) {
   }
   // One more than the page holds tells whether there is a next one.
   ASSIGN_OR_RETURN(std::vector<JobRecord> records, store.ListJobs(filter, page_size + 1));
-  const bool more = static_cast<int64_t>(records.size()) > page_size;
-  if (more) {
-    records.resize(static_cast<size_t>(page_size));
-    response.set_next_page_token(
-        rpc_.tokens.Write(list, {records.back().create_time_us, records.back().id}));
-  }
+  bool more = static_cast<int64_t>(records.size()) > page_size;
+  records.resize(std::min(records.size(), static_cast<size_t>(page_size)));
   const ViewMoment moment = MomentOf(rpc_);
+  size_t bytes = 0;
+  const JobRecord* last = nullptr;
   for (const JobRecord& record : records) {
     ASSIGN_OR_RETURN(v1::Job job, MakeJob(record, moment));
     if (HasLabel(job)) {
+      Narrow(request_.view(), job);
+      bytes += job.ByteSizeLong();
+      if (bytes > kMaxPageBytes && response.jobs_size() > 0) {
+        more = true;
+        break;
+      }
       *response.add_jobs() = std::move(job);
     }
+    last = &record;
+  }
+  if (more) {
+    response.set_next_page_token(rpc_.tokens.Write(list, {last->create_time_us, last->id}));
   }
   return response;
 }

@@ -13,15 +13,15 @@ namespace nightshift {
 
 class GetJobCall : public UnaryCall<v1::Job> {
  public:
-  GetJobCall(grpc::CallbackServerContext* context, std::string name, v1::Job* response,
+  GetJobCall(grpc::CallbackServerContext* context, v1::GetJobRequest request, v1::Job* response,
              RpcContext& rpc)
-      : UnaryCall(context, response), name_(std::move(name)), rpc_(rpc) {}
+      : UnaryCall(context, response), request_(std::move(request)), rpc_(rpc) {}
   void Start();
 
  private:
   absl::StatusOr<v1::Job> Read(JobStore& store, const std::string& id);
 
-  const std::string name_;
+  const v1::GetJobRequest request_;
   RpcContext& rpc_;
 };
 

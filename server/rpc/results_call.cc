@@ -291,14 +291,20 @@ void ResultsCall::Beat() {
     MutexLock lock(state_mutex_);
     const int64_t silent_us = rpc_.clock.MonotonicMicros() - last_write_us_;
     stalled = phase_ == Phase::kWriting && silent_us > rpc_.limits.stalled_reader_us;
+    if (stalled && cut_ && !ended_) {
+      // The end waits behind what the reader does not take. Under the lock: Ended waits for it.
+      context().TryCancel();
+      return;
+    }
     beats = phase_ == Phase::kIdle;
-    if (beats) {
+    if (beats || stalled) {
       phase_ = Phase::kWriting;
       last_write_us_ += silent_us;
+      cut_ = stalled;
     }
   }
   if (stalled) {
-    return FinishOnce(MakeError(
+    FinishOnce(MakeError(
         absl::StatusCode::kAborted, reason::kReaderStalled,
         absl::StrCat("the reader took nothing for ", rpc_.limits.stalled_reader_us / 1'000'000,
                      " s; reopen after seq ", request_.after_seq())));

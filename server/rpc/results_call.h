@@ -91,6 +91,7 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
   Phase phase_ ABSL_GUARDED_BY(state_mutex_) = Phase::kIdle;
   bool woken_ ABSL_GUARDED_BY(state_mutex_) = false;  // while reading or writing
   int64_t last_write_us_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  bool cut_ ABSL_GUARDED_BY(state_mutex_) = false;  // for a reader that takes nothing
   // One for each beat: an alarm must not be set again by its own callback. Empty after the end.
   std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(state_mutex_);
   bool ended_ ABSL_GUARDED_BY(state_mutex_) = false;

@@ -32,6 +32,13 @@ bool MayBeTriedAgain(const v1::Result& result) {
          result.error().code() != static_cast<int>(absl::StatusCode::kInvalidArgument);
 }
 
+// Of an input that cannot be read now, or is damaged.
+absl::Status InputError(const JobRecord& job, const absl::Status& status) {
+  return MakeError(status.code(),
+                   absl::IsUnavailable(status) ? reason::kStoreBusy : reason::kRecordCorrupt,
+                   status.message(), {{"job", JobName(job.id)}});
+}
+
 // The row as it stands in an input file of this format.
 std::string Frame(int32_t format, const std::string& row) {
   if (format == v1::INPUT_FORMAT_JSONL) {
@@ -76,7 +83,8 @@ absl::StatusOr<v1::Job> RetryCall::Run() {
                            .request_id = request_.request_id(),
                            .spec = {},
                            .format = static_cast<v1::InputFormat>(old->input_format),
-                           .retry_of = id};
+                           .retry_of = id,
+                           .after_uid = old->after_uid};
   if (!submission.spec.ParseFromString(old->spec)) {
     return MakeError(absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
                      absl::StrCat("the spec of job ", JobName(id), " does not parse"),
@@ -131,8 +139,11 @@ absl::Status RetryCall::CopyRows(const JobRecord& old, const std::vector<bool>& 
       if (!wanted[static_cast<size_t>(row.index)]) {
         continue;
       }
-      ASSIGN_OR_RETURN(const std::string bytes, input.ReadRow(row.offset, row.length, row.crc));
-      pending += Frame(old.input_format, bytes);
+      const absl::StatusOr<std::string> bytes = input.ReadRow(row.offset, row.length, row.crc);
+      if (!bytes.ok()) {
+        return InputError(old, bytes.status());
+      }
+      pending += Frame(old.input_format, *bytes);
       if (static_cast<int64_t>(pending.size()) >= kReadBytes) {
         RETURN_IF_ERROR(target.Append(pending));
         pending.clear();

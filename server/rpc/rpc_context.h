@@ -74,7 +74,8 @@ inline ViewMoment MomentOf(const RpcContext& rpc) {
   return {.now_us = rpc.clock.WallMicros(),
           .tokens_per_second = runner.tokens_per_second,
           .times_left = runner.times_left,
-          .times_left_us = runner.times_left_us};
+          .times_left_us = runner.times_left_us,
+          .store = &rpc.store.store()};
 }
 
 }  // namespace nightshift

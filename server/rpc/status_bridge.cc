@@ -28,6 +28,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
                      absl::StrCat("internal error, incident ", incident, " in the daemon's log"),
                      {{"incident", incident}});
   }
+  if ((absl::IsUnavailable(told) || absl::IsResourceExhausted(told)) && !HasRetryDelay(told)) {
+    told = WithRetryDelay(told, kRetryDelayMs);
+  }
   const google::rpc::Status wire = ToRpcStatus(told);
   return {static_cast<grpc::StatusCode>(wire.code()), wire.message(), wire.SerializeAsString()};
 }
@@ -36,12 +39,6 @@ void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& c
   if (absl::IsUnavailable(status)) {
     context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(kRetryDelayMs));
   }
-}
-
-absl::Status NotInThisVersion(absl::string_view feature) {
-  return MakeError(absl::StatusCode::kUnimplemented, reason::kUnimplemented,
-                   absl::StrCat(feature, " is not in this version"),
-                   {{"feature", std::string(feature)}});
 }
 
 absl::Status Draining() {

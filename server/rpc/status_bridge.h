@@ -4,20 +4,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 
 namespace nightshift {
 
 // Code, message and a google.rpc.Status below 4 KiB as details. INTERNAL and UNKNOWN are logged
-// with an incident id, and the caller is told the id only.
+// with an incident id, and the caller is told the id only. What may pass (UNAVAILABLE,
+// RESOURCE_EXHAUSTED) says when to come back.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // For UNAVAILABLE: tells clients that retry by themselves when to come back
 // (grpc-retry-pushback-ms).
 void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& context);
-
-// UNIMPLEMENTED naming the feature.
-absl::Status NotInThisVersion(absl::string_view feature);
 
 // UNAVAILABLE: the daemon is draining.
 absl::Status Draining();

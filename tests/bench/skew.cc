@@ -1,11 +1,13 @@
 // What requests of very different lengths cost: a job whose outputs have 1 to 512 tokens, beside
 // one of as many equal requests with the same work in all (the ideal: every sweep has a full
-// block), and beside a closed block (zigzag), which waits for its longest request.
+// block), as they come and the longest first, and beside a closed block (zigzag), which waits for its
+// longest request.
 //
 // Usage: skew [PACK [ROWS BLOCK MOST_OUTPUT_TOKENS]]
 // PACK is the quickstart's unless given.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -93,12 +95,16 @@ absl::Status Compare(const Workload& workload) {
   // The ideal before and after, as the machine may change.
   ASSIGN_OR_RETURN(const double before,
                    Measure(workload, ScheduleKind::kRolling, EqualLengths(skewed)));
+  std::vector<int64_t> sorted = skewed;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
   ASSIGN_OR_RETURN(const double rolling, Measure(workload, ScheduleKind::kRolling, skewed));
+  ASSIGN_OR_RETURN(const double longest_first, Measure(workload, ScheduleKind::kRolling, sorted));
   ASSIGN_OR_RETURN(const double after,
                    Measure(workload, ScheduleKind::kRolling, EqualLengths(skewed)));
   ASSIGN_OR_RETURN(const double zigzag, Measure(workload, ScheduleKind::kZigzag, skewed));
   const double ideal = (before + after) / 2;
   Print(workload, "rolling", rolling, ideal);
+  Print(workload, "rolling, longest first", longest_first, ideal);
   Print(workload, "zigzag", zigzag, ideal);
   return absl::OkStatus();
 }

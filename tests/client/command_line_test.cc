@@ -149,6 +149,11 @@ TEST_F(CommandLineTest, AJobMayBeNamedWithOrWithoutItsCollection) {
   EXPECT_EQ(Parse({"status", "jobs/abc"}).job, "jobs/abc");
 }
 
+TEST_F(CommandLineTest, AJobMayRunAfterAnother) {
+  EXPECT_EQ(Parse({"submit", "in.jsonl", "--after", "abc"}).spec.after_job(), "jobs/abc");
+  EXPECT_EQ(Parse({"run", "in.jsonl", "--after", "jobs/abc"}).spec.after_job(), "jobs/abc");
+}
+
 TEST_F(CommandLineTest, ResultsGoToStandardOutputUnlessTold) {
   EXPECT_EQ(Parse({"results", "a"}).output, "-");
   const CommandLine line = Parse({"results", "a", "--follow", "--after", "12", "-o", "x"});

@@ -1,8 +1,11 @@
 // Result lines against JSON written by hand from the published formats.
 #include "client/result_writer.h"
 
+#include <fstream>
 #include <limits>
+#include <string>
 
+#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -75,6 +78,20 @@ v1::Result Failed(v1::RequestForm form, absl::StatusCode code, const std::string
   return result;
 }
 
+// Lines that OpenAI's own types wrote: tests/data/make_openai_lines.py.
+TEST(ResultWriterTest, LinesOfOpenAiFormsAreByteForByteAsTheirTypesWriteThem) {
+  std::ifstream file(std::string(TEST_DATA_DIR) + "/openai/result_lines.json");
+  const json cases = json::parse(file, nullptr, false);
+  ASSERT_GE(cases.size(), 14U);
+  for (const json& one : cases) {
+    v1::Result result;
+    const auto parsed =
+        google::protobuf::util::JsonStringToMessage(one["result"].dump(), &result);
+    ASSERT_TRUE(parsed.ok()) << one["name"] << ": " << parsed.ToString();
+    EXPECT_EQ(ResultLine(result, Options()), one["line"].get<std::string>()) << one["name"];
+  }
+}
+
 json Line(const v1::Result& result) {
   const std::string line = ResultLine(result, Options());
   EXPECT_EQ(line.back(), '\n');
@@ -94,7 +111,8 @@ TEST(ResultWriterTest, AChatCompletionIsTheLineOfAnOpenAiBatch) {
         "object": "chat.completion",
         "created": 1750000000,
         "model": "smollm2",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": " Paris"},
+        "choices": [{"index": 0,
+                     "message": {"role": "assistant", "content": " Paris", "refusal": null},
                      "logprobs": null, "finish_reason": "length"}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6,
                   "prompt_tokens_details": {"cached_tokens": 2}}
@@ -285,10 +303,10 @@ TEST(ResultWriterTest, EachChoiceHasItsIndexAndTheUsageIsOfAll) {
   v1::Result chat = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
   AddFurtherChoice(chat);
   EXPECT_EQ(Line(chat)["response"]["body"]["choices"], json::parse(R"([
-    {"index": 0, "message": {"role": "assistant", "content": " Paris"}, "logprobs": null,
-     "finish_reason": "length"},
-    {"index": 1, "message": {"role": "assistant", "content": " Rome"}, "logprobs": null,
-     "finish_reason": "stop", "stop_reason": "!"}])"));
+    {"index": 0, "message": {"role": "assistant", "content": " Paris", "refusal": null},
+     "logprobs": null, "finish_reason": "length"},
+    {"index": 1, "message": {"role": "assistant", "content": " Rome", "refusal": null},
+     "logprobs": null, "finish_reason": "stop", "stop_reason": "!"}])"));
   v1::Result plain = Completed(v1::REQUEST_FORM_PLAIN);
   AddFurtherChoice(plain);
   EXPECT_EQ(Line(plain), json::parse(R"({

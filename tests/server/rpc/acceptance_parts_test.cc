@@ -2,6 +2,7 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,9 +17,13 @@
 #include "server/rpc/job_spec.h"
 #include "server/rpc/kept_uploads.h"
 #include "server/rpc/page_token.h"
+#include "server/rpc/status_bridge.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace nightshift {
 namespace {
@@ -70,10 +75,45 @@ TEST(JobSpecTest, RefusesTemplateArgumentsThatNoRowCouldUse) {
   }
 }
 
-TEST(JobSpecTest, RefusesEveryFieldOfALaterVersion) {
+TEST(JobSpecTest, WantsTheNameOfAJobToRunAfter) {
   v1::JobSpec spec;
   spec.set_after_job("jobs/a");
-  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kUnimplemented, "spec.after_job"));
+  EXPECT_OK(CheckSpec(spec, {}));
+  for (const char* name : {"a", "jobs/", "jobs/A b", "jobs/a/b"}) {
+    spec.set_after_job(name);
+    EXPECT_THAT(CheckSpec(spec, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, "spec.after_job"));
+  }
+}
+
+std::vector<google::protobuf::Any> DetailsOf(const grpc::Status& status) {
+  google::rpc::Status wire;
+  EXPECT_TRUE(wire.ParseFromString(status.error_details()));
+  return {wire.details().begin(), wire.details().end()};
+}
+
+TEST(StatusBridgeTest, OfABrokenInvariantOnlyTheIncidentIsTold) {
+  const grpc::Status status = ToGrpcStatus(absl::InternalError("secret of row 7"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
+  EXPECT_EQ(status.error_message().find("secret"), std::string::npos);
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(DetailsOf(status)[0].UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "INTERNAL");
+  EXPECT_EQ(info.metadata().at("incident").size(), 16U);
+}
+
+TEST(StatusBridgeTest, WhatMayPassSaysWhenToComeBack) {
+  for (const auto& [status, reason] :
+       {std::pair(absl::UnavailableError("the store is busy"), "STORE_BUSY"),
+        std::pair(absl::ResourceExhaustedError("4096 reads wait"), "BACKLOG_FULL")}) {
+    const std::vector<google::protobuf::Any> details = DetailsOf(ToGrpcStatus(status));
+    google::rpc::ErrorInfo info;
+    google::rpc::RetryInfo retry;
+    ASSERT_EQ(details.size(), 2U);
+    EXPECT_TRUE(details[0].UnpackTo(&info) && info.reason() == reason) << info.reason();
+    EXPECT_TRUE(details[1].UnpackTo(&retry) && retry.retry_delay().seconds() > 0);
+  }
+  EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::AbortedError("etag"))).size(), 1U);
 }
 
 TEST(PageTokenTest, ReadsWhatItWrote) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -73,6 +74,11 @@ class JobControlTest : public ServiceWorld {
     v1::Job job;
     EXPECT_TRUE(Get(name, job).ok());
     return job;
+  }
+  static v1::SubmitJobRequest TokenJobAfter(const std::string& name, int num_rows) {
+    v1::SubmitJobRequest request = TokenJob(num_rows);
+    request.mutable_spec()->set_after_job(name);
+    return request;
   }
   // A job in whose first sweep the engine waits.
   std::string StartHeldJob(int num_rows) {
@@ -327,6 +333,97 @@ TEST_F(JobControlTest, AJobThatWaitsForItsTimeSaysSoAndRunsThen) {
   EXPECT_GE(soon.start_time().seconds() * 1000 + soon.start_time().nanos() / 1'000'000,
             now.count());
   EXPECT_EQ(GetNow(waiting.name()).state(), v1::JOB_STATE_QUEUED);
+}
+
+int64_t Micros(const google::protobuf::Timestamp& time) {
+  return time.seconds() * 1'000'000 + time.nanos() / 1000;
+}
+
+TEST_F(JobControlTest, AJobRunsWhenTheOneBeforeItHasEnded) {
+  const std::string first = StartHeldJob(6);
+  const v1::Job second = Submit(TokenJobAfter(first, 3));
+  EXPECT_EQ(second.waits_for(), first);
+  EXPECT_EQ(second.spec().after_job(), first);
+  control_.ReleaseSweeps();
+  const v1::Job ended = WaitForEnd(second.name());
+  EXPECT_EQ(ended.state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(ended.waits_for(), "");
+  EXPECT_GE(Micros(ended.start_time()), Micros(GetNow(first).end_time()));
+  EXPECT_EQ(WaitForEnd(Submit(TokenJobAfter(first, 1)).name()).state(), v1::JOB_STATE_SUCCEEDED)
+      << "of one that has ended";
+}
+
+TEST_F(JobControlTest, AJobThatWaitsIsCheckedAndOutlivesARestartAndACancelledPredecessor) {
+  const std::string first = StartHeldJob(6);
+  v1::Job job;
+  ASSERT_TRUE(Pause(first, job).ok());
+  control_.ReleaseSweeps();
+  const std::string second = Submit(TokenJobAfter(first, 3)).name();
+  const std::string third = Submit(TokenJobAfter(second, 3)).name();
+  Restart();
+  EXPECT_EQ(WaitForEnd(Submit(TokenJob(2)).name()).state(), v1::JOB_STATE_SUCCEEDED);
+  for (const auto& [name, waits_for] : {std::pair(second, first), std::pair(third, second)}) {
+    EXPECT_EQ(GetNow(name).waits_for(), waits_for);
+    EXPECT_EQ(GetNow(name).counts().pending(), 3);
+    EXPECT_EQ(GetNow(name).state(), v1::JOB_STATE_QUEUED) << "checked before the job that ended";
+  }
+  ASSERT_TRUE(Cancel(first, job).ok());
+  EXPECT_EQ(WaitForEnd(third).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(GetNow(first).state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_GE(Micros(GetNow(third).start_time()), Micros(GetNow(second).end_time()));
+}
+
+TEST_F(JobControlTest, AJobWaitsForNoLaterJobOfTheSameName) {
+  control_.HoldSweeps();
+  const std::string first = Submit(TokenJob(4, "first")).name();
+  const std::string second = Submit(TokenJobAfter(first, 3)).name();
+  v1::Job job;
+  ASSERT_TRUE(Pause(second, job).ok());
+  EXPECT_EQ(job.waits_for(), first);
+  ASSERT_TRUE(Delete(first, /*force=*/true).ok());
+  EXPECT_EQ(GetNow(second).waits_for(), "");
+  v1::SubmitJobRequest again = TokenJobAfter(second, 4);
+  again.set_job_id("first");
+  EXPECT_EQ(Submit(again).waits_for(), second);
+  EXPECT_EQ(GetNow(second).waits_for(), "") << "no circle";
+  control_.ReleaseSweeps();
+  ASSERT_TRUE(Resume(second, job).ok());
+  EXPECT_EQ(WaitForEnd(first).state(), v1::JOB_STATE_SUCCEEDED);
+  EXPECT_EQ(GetNow(second).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobControlTest, AJobToRunAfterMustBeThereUnlessTheSubmissionWasAcceptedBefore) {
+  v1::Job job;
+  EXPECT_THAT(Submit(TokenJobAfter("jobs/none", 1), job),
+              Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  EXPECT_THAT(Submit(TokenJobAfter("none", 1), job),
+              Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  v1::SubmitJobRequest itself = TokenJobAfter("jobs/self", 1);
+  itself.set_job_id("self");
+  EXPECT_THAT(Submit(itself, job), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
+  const std::string first = Submit(TokenJob(1)).name();
+  v1::SubmitJobRequest nightly = TokenJobAfter(first, 1);
+  nightly.set_request_id(MakeUuid(1));
+  const v1::Job accepted = Submit(nightly);
+  WaitForEnd(first);
+  ASSERT_TRUE(Delete(first).ok());
+  EXPECT_EQ(Submit(nightly).name(), accepted.name());
+}
+
+TEST_F(JobControlTest, ARetryWaitsAsTheJobDid) {
+  const std::string first = StartHeldJob(6);
+  const std::string second = Submit(TokenJobAfter(first, 3)).name();
+  v1::Job job;
+  ASSERT_TRUE(Cancel(second, job).ok());
+  control_.AllowHeldSweep();
+  EXPECT_EQ(WaitForEnd(second).state(), v1::JOB_STATE_CANCELLED);
+  ASSERT_TRUE(Retry(second, job).ok());
+  EXPECT_EQ(job.waits_for(), first);
+  control_.ReleaseSweeps();
+  EXPECT_EQ(WaitForEnd(job.name()).state(), v1::JOB_STATE_SUCCEEDED);
+  ASSERT_TRUE(Delete(first).ok());
+  ASSERT_TRUE(Retry(second, job).ok()) << "the other is gone";
+  EXPECT_EQ(WaitForEnd(job.name()).counts().succeeded(), 3);
 }
 
 TEST_F(JobControlTest, TimesOfASpecAreChecked) {

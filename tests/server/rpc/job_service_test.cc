@@ -1,3 +1,6 @@
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -6,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/policy/hardware_file.h"
+#include "server/store/sqlite_statement.h"
 #include "tests/server/rpc/service_world.h"
 #include "tests/support/plain_machines.h"
 
@@ -77,8 +81,186 @@ TEST_F(JobServiceTest, RefusesAnotherBodyUnderARequestId) {
 TEST_F(JobServiceTest, RefusesATakenJobId) {
   Submit(TokenJob(1, "nightly"));
   v1::Job job;
-  EXPECT_THAT(Submit(TokenJob(2, "nightly"), job),
-              Refuses(StatusCode::ALREADY_EXISTS, "JOB_EXISTS"));
+  const grpc::Status status = Submit(TokenJob(2, "nightly"), job);
+  EXPECT_THAT(status, Refuses(StatusCode::ALREADY_EXISTS, "JOB_EXISTS"));
+  EXPECT_EQ(DetailsOf(status).resource, "jobs/nightly");
+}
+
+TEST_F(JobServiceTest, RefusesNumbersThatAnEnumDoesNotHave) {
+  constexpr int kUnknown = 77;
+  v1::Job job;
+  const auto submit = [&](auto change) {
+    v1::SubmitJobRequest request = TokenJob(1);
+    change(*request.mutable_spec());
+    return Submit(request, job);
+  };
+  const auto refused = Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID");
+  EXPECT_THAT(submit([](auto& spec) {
+                spec.set_on_invalid_line(static_cast<v1::OnInvalidLine>(kUnknown));
+              }),
+              refused);
+  EXPECT_THAT(submit([](auto& spec) {
+                spec.set_compute_type(static_cast<v1::ComputeTypeChoice>(kUnknown));
+              }),
+              refused);
+  v1::WaitJobRequest wait;
+  wait.set_name(Submit(TokenJob(1)).name());
+  wait.set_until(static_cast<v1::WaitJobRequest::Until>(kUnknown));
+  EXPECT_THAT(Wait(wait, job), refused);
+  v1::GetJobRequest get;
+  get.set_name(wait.name());
+  get.set_view(static_cast<v1::JobView>(kUnknown));
+  grpc::ClientContext get_context;
+  EXPECT_THAT(jobs_->GetJob(&get_context, get, &job), refused);
+  v1::ListJobsRequest list;
+  v1::ListJobsResponse jobs;
+  list.set_state(static_cast<v1::JobState>(kUnknown));
+  list.set_view(static_cast<v1::JobView>(kUnknown));
+  grpc::ClientContext list_context;
+  const grpc::Status listed = jobs_->ListJobs(&list_context, list, &jobs);
+  EXPECT_THAT(listed, refused);
+  EXPECT_THAT(DetailsOf(listed).violations, ElementsAre("state", "view"));
+}
+
+TEST_F(JobServiceTest, RefusesNumbersOutOfRange) {
+  const auto status = [this](auto change) {
+    v1::SubmitJobRequest request = TokenJob(1);
+    change(*request.mutable_spec()->mutable_sampling());
+    v1::Job job;
+    return Submit(request, job);
+  };
+  const auto refused = Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_OUT_OF_RANGE");
+  EXPECT_THAT(status([](auto& sampling) { sampling.set_top_p(NAN); }), refused);
+  EXPECT_THAT(status([](auto& sampling) { sampling.set_temperature(INFINITY); }), refused);
+  EXPECT_THAT(status([](auto& sampling) { sampling.set_max_output_tokens(-1); }), refused);
+}
+
+TEST_F(JobServiceTest, RefusesAModelWhosePackIsDamaged) {
+  const std::string pack = folder_.path() + "/models/broken";
+  std::filesystem::create_directories(folder_.path() + "/models");
+  std::filesystem::copy(TinyPack("llama"), pack, std::filesystem::copy_options::recursive);
+  std::ofstream(pack + "/manifest.json") << "{";
+  options_.models_directory = folder_.path() + "/models";
+  Restart();
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->set_model("broken");
+  v1::Job job;
+  const grpc::Status status = Submit(request, job);
+  EXPECT_THAT(status, Refuses(StatusCode::FAILED_PRECONDITION, "MODEL_UNAVAILABLE"));
+  EXPECT_EQ(DetailsOf(status).metadata["model"], "broken");
+}
+
+TEST_F(JobServiceTest, ABasicViewHasNeitherSpecNorReport) {
+  v1::GetJobRequest request;
+  request.set_name(WaitForEnd(Submit(TokenJob(2)).name()).name());
+  request.set_view(v1::JOB_VIEW_BASIC);
+  v1::Job basic;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->GetJob(&context, request, &basic).ok());
+  v1::Job full;
+  ASSERT_TRUE(Get(request.name(), full).ok());
+  EXPECT_TRUE(full.has_spec() && full.has_report());
+  full.clear_spec();
+  full.clear_report();
+  EXPECT_EQ(basic.DebugString(), full.DebugString());
+  v1::ListJobsRequest list;
+  list.set_view(v1::JOB_VIEW_BASIC);
+  ASSERT_THAT(List(list).jobs(), SizeIs(1));
+  EXPECT_FALSE(List(list).jobs(0).has_spec());
+}
+
+// Each of them fits into a message, all together do not.
+TEST_F(JobServiceTest, APageOfLargeSpecsEndsBeforeItsMessageIsTooLarge) {
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->mutable_prompt_options()->set_chat_template_kwargs(
+      absl::StrCat("{\"a\": \"", std::string(60'000, 'x'), "\"}"));
+  for (int i = 0; i < 80; ++i) {
+    Submit(request);
+  }
+  v1::ListJobsRequest list;
+  list.set_page_size(1000);
+  std::set<std::string> names;
+  int num_pages = 0;
+  do {
+    const v1::ListJobsResponse page = List(list);
+    EXPECT_LT(page.ByteSizeLong(), size_t{4} << 20U);
+    for (const v1::Job& job : page.jobs()) {
+      EXPECT_TRUE(names.insert(job.name()).second);
+    }
+    list.set_page_token(page.next_page_token());
+    ++num_pages;
+  } while (!list.page_token().empty());
+  EXPECT_THAT(names, SizeIs(80));
+  EXPECT_EQ(num_pages, 2);
+}
+
+TEST_F(JobServiceTest, ADamagedResultIsToldAndThoseBehindItCanBeRead) {
+  const std::string name = WaitForEnd(Submit(TokenJob(5)).name()).name();
+  server_.reset();
+  {
+    auto database = SqliteConnection::Open(options_.state_directory + "/store.sqlite",
+                                           /*read_only=*/false);
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE((*database)->Execute("UPDATE results SET body = x'00' WHERE (key & 255) = 3").ok());
+  }
+  Start();
+  const ResultsRead read = Stream(name);
+  EXPECT_THAT(read.results, SizeIs(2));
+  EXPECT_THAT(read.status, Refuses(StatusCode::DATA_LOSS, "RECORD_CORRUPT"));
+  EXPECT_THAT(Stream(name, 3).results, SizeIs(2));
+}
+
+// Flow control of a few KiB, so that a reader that takes nothing soon stops the server.
+std::unique_ptr<v1::JobService::Stub> NarrowStub(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt("grpc.http2.lookahead_bytes", 1 << 14);
+  arguments.SetInt("grpc.http2.bdp_probe", 0);
+  arguments.SetInt("grpc.use_local_subchannel_pool", 1);
+  return v1::JobService::NewStub(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+}
+
+TEST_F(JobServiceTest, AReaderThatTakesNothingIsCutOffAndCanComeBack) {
+  heartbeat_interval_us_ = 10'000;
+  stalled_reader_us_ = 100'000;
+  Restart();
+  v1::StreamResultsRequest request;
+  request.set_name(WaitForEnd(Submit(TokenJob(6'000)).name()).name());
+  control_.HoldSweeps();
+  v1::WaitJobRequest pause;  // of this job nothing comes
+  pause.set_name(Submit(TokenJob(1)).name());
+  // The daemon looks in its own time: wait longer until it has looked.
+  grpc::Status status;
+  std::set<int64_t> seen;
+  for (int64_t wait_ms = 150; status.ok() && wait_ms < 10'000; wait_ms *= 2) {
+    request.set_after_seq(0);
+    seen.clear();
+    const auto stub = NarrowStub(server_->addresses()[0]);
+    grpc::ClientContext context;
+    const auto reader = stub->StreamResults(&context, request);
+    v1::ResultBatch batch;
+    ASSERT_TRUE(reader->Read(&batch));
+    pause.mutable_timeout()->set_seconds(wait_ms / 1000);
+    pause.mutable_timeout()->set_nanos(static_cast<int32_t>(wait_ms % 1000) * 1'000'000);
+    v1::Job job;
+    EXPECT_TRUE(Wait(pause, job).ok());
+    do {
+      for (const v1::Result& result : batch.results()) {
+        seen.insert(result.seq());
+      }
+      request.set_after_seq(batch.next_seq());
+    } while (reader->Read(&batch));
+    status = reader->Finish();
+  }
+  // ABORTED, or after twice the time the stream was reset.
+  if (status.error_code() != StatusCode::CANCELLED) {
+    EXPECT_THAT(status, Refuses(StatusCode::ABORTED, "READER_STALLED"));
+  }
+  EXPECT_LT(seen.size(), 6'000U);
+  for (const v1::Result& result : Stream(request).results) {
+    EXPECT_TRUE(seen.insert(result.seq()).second);
+  }
+  EXPECT_THAT(seen, SizeIs(6'000));
 }
 
 TEST_F(JobServiceTest, ChecksIdsAndFields) {
@@ -104,15 +286,6 @@ TEST_F(JobServiceTest, ChecksIdsAndFields) {
                 request.mutable_spec()->set_priority(static_cast<v1::Priority>(77));
               }),
               ElementsAre("spec.priority"));
-}
-
-TEST_F(JobServiceTest, RefusesFieldsOfLaterVersionsByName) {
-  v1::SubmitJobRequest request = TokenJob(1);
-  request.mutable_spec()->set_after_job("jobs/first");
-  v1::Job job;
-  const grpc::Status status = Submit(request, job);
-  EXPECT_THAT(status, Refuses(StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED"));
-  EXPECT_EQ(DetailsOf(status).metadata["feature"], "spec.after_job");
 }
 
 TEST_F(JobServiceTest, RefusesUnknownModels) {
@@ -374,6 +547,18 @@ TEST_F(JobServiceTest, AJobTellsWhatItsSweepsWaitedForAlsoAfterARestart) {
     EXPECT_EQ(job.report().lanes_size(), 2);
     Restart();
   }
+}
+
+TEST_F(JobServiceTest, TellsWhatTheDaemonIs) {
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(info_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
+  EXPECT_FALSE(info.version().empty() || info.instance_id().empty());
+  EXPECT_EQ(info.storage().rfind("sqlite ", 0), 0U) << info.storage();
+  EXPECT_THAT(info.api_versions(), ElementsAre("nightshift.v1"));
+  EXPECT_EQ(info.limits().max_message_bytes(), 4 << 20);
+  EXPECT_THAT(info.features(), ::testing::Contains(::testing::AnyOf("io_uring", "threads")));
+  EXPECT_FALSE(info.draining());
 }
 
 TEST_F(JobServiceTest, DumpsTheTimelineOnceASweepHasRun) {

@@ -36,6 +36,7 @@ struct ErrorDetails {
   std::map<std::string, std::string> metadata;
   std::vector<std::string> violations;  // fields of BadRequest
   bool has_retry = false;
+  std::string resource;
 };
 
 inline ErrorDetails DetailsOf(const grpc::Status& status) {
@@ -46,6 +47,7 @@ inline ErrorDetails DetailsOf(const grpc::Status& status) {
   for (const auto& any : wire.details()) {
     google::rpc::ErrorInfo info;
     google::rpc::BadRequest bad_request;
+    google::rpc::ResourceInfo resource;
     if (any.UnpackTo(&info)) {
       CHECK_EQ(info.domain(), "nightshift.v1");
       details.reason = info.reason();
@@ -54,6 +56,8 @@ inline ErrorDetails DetailsOf(const grpc::Status& status) {
       for (const auto& violation : bad_request.field_violations()) {
         details.violations.push_back(violation.field());
       }
+    } else if (any.UnpackTo(&resource)) {
+      details.resource = resource.resource_name();
     } else {
       details.has_retry = details.has_retry || any.Is<google::rpc::RetryInfo>();
     }
@@ -105,6 +109,7 @@ class ServiceWorld : public ::testing::Test {
       ADD_FAILURE() << "store failed: " << status;
     };
     parts.heartbeat_interval_us = heartbeat_interval_us_;
+    parts.stalled_reader_us = stalled_reader_us_;
     auto server = Server::Start(options_, std::move(parts));
     if (!server.ok()) {
       CheckFailed(__FILE__, __LINE__, "start", server.status().ToString());
@@ -243,6 +248,7 @@ class ServiceWorld : public ::testing::Test {
   TemporaryFolder folder_;
   Options options_;
   int64_t heartbeat_interval_us_ = 15'000'000;  // from the next Start on
+  int64_t stalled_reader_us_ = 300'000'000;     // likewise
   FakeEngineOptions fake_engine_;
   FakeEngineControl control_;
   std::unique_ptr<Server> server_;

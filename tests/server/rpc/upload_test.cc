@@ -269,6 +269,103 @@ TEST_F(UploadTest, RefusesTheFileForABadLineWhenAsked) {
   EXPECT_THAT(DetailsOf(status).violations, ElementsAre("line 3", "line 4"));
 }
 
+// A line that no job may run, with what is said of it.
+struct BadLine {
+  std::string line;
+  const char* code;
+  const char* param;
+};
+
+std::vector<BadLine> BadLines() {
+  const auto row = [](const std::string& id, const std::string& method, const std::string& url,
+                      const std::string& body) {
+    return absl::StrCat("{", id, "\"method\":\"", method, "\",\"url\":\"", url, "\",\"body\":{", body,
+                        "}}");
+  };
+  const std::string id = "\"custom_id\":\"b\",";
+  const std::string url = "/v1/completions";
+  const std::string body = "\"prompt\":[20]";
+  return {
+      {"{\"custom_id\":\"b\"", "invalid_json_line", ""},
+      {row(id, "POST", url, "\"prompt\":\"\xFF\""), "invalid_json_line", ""},
+      {row("", "POST", url, body), "invalid_custom_id", "custom_id"},
+      {row("\"custom_id\":\"\",", "POST", url, body), "invalid_custom_id", "custom_id"},
+      {row("\"custom_id\":7,", "POST", url, body), "invalid_custom_id", "custom_id"},
+      {row("\"custom_id\":\"first\",", "POST", url, body), "duplicate_custom_id", "custom_id"},
+      {row(id, "GET", url, body), "invalid_value", "method"},
+      {row(id, "POST", "/v1/embeddings", body), "url_mismatch", "url"},
+      {row(id, "POST", url, body + ",\"model\":\"another\""), "model_mismatch", "model"},
+      {row(id, "POST", url, body + ",\"stream\":true"), "unsupported_parameter", "stream"},
+      {row(id, "POST", url, body + ",\"tools\":[1]"), "unsupported_parameter", "tools"},
+      {row(id, "POST", url, body + ",\"max_tokens\":1e300"), "invalid_value", "max_tokens"},
+      {row(id, "POST", url, body + ",\"temperature\":1e400"), "invalid_json_line", ""},
+  };
+}
+
+// A file of which the second line is bad, behind a byte order mark, with CRLF and a blank line.
+std::string FileWith(const BadLine& bad) {
+  const auto good = [](const std::string& id) {
+    return absl::StrCat("{\"custom_id\":\"", id,
+                        "\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":[20],"
+                        "\"nobody_knows\":1,\"max_tokens\":9,\"max_tokens\":2}}");
+  };
+  return absl::StrCat("\xEF\xBB\xBF", good("first"), "\r\n", bad.line, "\r\n\r\n", good("last"));
+}
+
+TEST_F(UploadTest, InTheLenientModeABadLineFailsAloneWithCodeParamAndLine) {
+  for (const BadLine& bad : BadLines()) {
+    SCOPED_TRACE(bad.line);
+    Parts parts = UploadParts(FileWith(bad));
+    parts[0].mutable_header()->set_request_id(MakeUuid(1));
+    v1::Job job;
+    ASSERT_TRUE(Upload(parts, job).ok());
+    EXPECT_EQ(job.counts().total(), 3);
+    EXPECT_EQ(job.counts().failed(), 1);
+    const ResultsRead read = Stream(job.name());
+    EXPECT_EQ(read.end.counts().succeeded(), 2);
+    ASSERT_THAT(read.results, SizeIs(3));
+    const v1::Result& result = read.results[0];
+    EXPECT_EQ(result.line(), 2);
+    EXPECT_EQ(result.form(), v1::REQUEST_FORM_OPENAI_COMPLETION);
+    google::rpc::ErrorInfo info;
+    ASSERT_TRUE(result.error().details_size() > 0 && result.error().details(0).UnpackTo(&info));
+    EXPECT_EQ(info.metadata().at("code"), bad.code);
+    EXPECT_EQ(info.metadata().count("param") == 0 ? "" : info.metadata().at("param"), bad.param);
+  }
+}
+
+TEST_F(UploadTest, InTheStrictModeABadLineRefusesTheFileByItsNumber) {
+  for (const BadLine& bad : BadLines()) {
+    SCOPED_TRACE(bad.line);
+    const grpc::Status status = UploadBent(
+        [](Parts& parts) {
+          parts[0].mutable_header()->mutable_spec()->set_on_invalid_line(
+              v1::ON_INVALID_LINE_REJECT_JOB);
+        },
+        FileWith(bad));
+    EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+    EXPECT_THAT(DetailsOf(status).violations, ElementsAre("line 2"));
+  }
+  EXPECT_THAT(List({}).jobs(), IsEmpty());
+}
+
+TEST_F(UploadTest, AFileWhosePromptsAreTooLongIsRefusedForThat) {
+  const std::string long_row =
+      absl::StrCat("{\"prompt\": \"", std::string((8 << 20) + 1, 'x'), "\"}\n");
+  const std::string good_row = "{\"prompt\": [20]}\n";
+  const auto status_of = [&](const std::string& input) {
+    Parts parts = UploadParts(input, 1 << 20);
+    parts[0].mutable_header()->mutable_spec()->set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
+    v1::Job job;
+    return Upload(parts, job);
+  };
+  const grpc::Status status = status_of(good_row + long_row);
+  EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "PROMPT_TOO_LONG"));
+  EXPECT_THAT(DetailsOf(status).violations, ElementsAre("line 2"));
+  EXPECT_THAT(status_of(long_row + "{\n"),
+              Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
+}
+
 TEST_F(UploadTest, GivesTheStoredJobForTheSameUploadAgain) {
   const Parts parts = UploadParts(Rows(5));
   v1::Job first;
