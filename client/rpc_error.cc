@@ -1,5 +1,7 @@
 #include "client/rpc_error.h"
 
+#include <cstdint>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"

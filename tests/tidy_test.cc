@@ -1,14 +1,18 @@
 // The layout and the style of the tree as a test: which folder may include which, one home for each
-// library, words that do not belong here, every source file named in a README.
+// library, includes that are named, words that do not belong here, every source file named in a
+// README.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include <gtest/gtest.h>
 
 namespace nightshift {
 namespace {
@@ -71,6 +75,82 @@ std::vector<Rule> LibraryRules() {
       {"prometheus/", {"server/http/"}},
       {"httplib", {"server/http/"}},
       {"cu", {"kernels/cuda/"}},
+  };
+}
+
+// What the headers of precompile.cmake declare and what they drag in, by the header to include for
+// it. Precompiled, they are there without an include.
+struct Declarations {
+  std::string header;
+  std::vector<std::string> names;
+};
+
+std::vector<Declarations> PrecompiledDeclarations() {
+  return {
+      {"algorithm", {"std::all_of",        "std::any_of",
+                     "std::binary_search", "std::clamp",
+                     "std::copy",          "std::copy_n",
+                     "std::count",         "std::count_if",
+                     "std::equal",         "std::fill",
+                     "std::fill_n",        "std::find",
+                     "std::find_if",       "std::generate",
+                     "std::is_sorted",     "std::lower_bound",
+                     "std::max",           "std::max_element",
+                     "std::min",           "std::min_element",
+                     "std::minmax",        "std::mismatch",
+                     "std::none_of",       "std::nth_element",
+                     "std::partial_sort",  "std::partition_point",
+                     "std::ranges",        "std::remove_if",
+                     "std::replace",       "std::reverse",
+                     "std::rotate",        "std::search",
+                     "std::shuffle",       "std::sort",
+                     "std::stable_sort",   "std::transform",
+                     "std::unique",        "std::upper_bound"}},
+      {"array", {"std::array"}},
+      {"atomic", {"std::atomic"}},
+      {"chrono", {"std::chrono"}},
+      {"cstdint",
+       {"int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t"}},
+      {"cstring",
+       {"std::memchr", "std::memcmp", "std::memcpy", "std::memmove", "std::memset", "std::strcmp",
+        "std::strerror", "std::strlen"}},
+      {"deque", {"std::deque"}},
+      {"filesystem", {"std::filesystem"}},
+      {"fstream", {"std::fstream", "std::ifstream", "std::ofstream"}},
+      {"functional", {"std::function", "std::greater", "std::hash", "std::less", "std::ref"}},
+      {"limits", {"std::numeric_limits"}},
+      {"map", {"std::map", "std::multimap"}},
+      {"memory",
+       {"std::make_shared", "std::make_unique", "std::shared_ptr", "std::unique_ptr",
+        "std::weak_ptr"}},
+      {"numeric",
+       {"std::accumulate", "std::gcd", "std::inner_product", "std::iota", "std::reduce"}},
+      {"optional", {"std::nullopt", "std::optional"}},
+      {"set", {"std::multiset", "std::set"}},
+      {"span", {"std::as_bytes", "std::as_writable_bytes", "std::span"}},
+      {"sstream", {"std::istringstream", "std::ostringstream", "std::stringstream"}},
+      {"string", {"std::getline", "std::string", "std::to_string"}},
+      {"thread", {"std::this_thread", "std::thread"}},
+      {"tuple", {"std::tie", "std::tuple"}},
+      {"unordered_map", {"std::unordered_map"}},
+      {"utility", {"std::exchange", "std::forward", "std::move", "std::pair", "std::swap"}},
+      {"variant", {"std::get_if", "std::holds_alternative", "std::variant", "std::visit"}},
+      {"vector", {"std::vector"}},
+      {"absl/status/status.h",
+       {"absl::AbortedError", "absl::CancelledError", "absl::DataLossError",
+        "absl::DeadlineExceededError", "absl::FailedPreconditionError", "absl::InternalError",
+        "absl::InvalidArgumentError", "absl::NotFoundError", "absl::OkStatus",
+        "absl::ResourceExhaustedError", "absl::Status", "absl::StatusCode",
+        "absl::UnavailableError"}},
+      {"absl/status/statusor.h", {"absl::StatusOr"}},
+      {"absl/strings/str_cat.h",
+       {"absl::AlphaNum", "absl::Hex", "absl::StrAppend", "absl::StrCat"}},
+      {"absl/strings/string_view.h", {"absl::string_view"}},
+      {"nlohmann/json.hpp", {"nlohmann::json::parse", "nlohmann::ordered_json::parse"}},
+      {"gmock/gmock.h",
+       {"ASSERT_THAT", "EXPECT_CALL", "EXPECT_THAT", "MATCHER", "MATCHER_P", "MATCHER_P2",
+        "MOCK_METHOD"}},
+      {"gtest/gtest.h", {"INSTANTIATE_TEST_SUITE_P", "TEST", "TEST_F", "TEST_P"}},
   };
 }
 
@@ -151,6 +231,41 @@ std::vector<std::string> IncludesOf(const std::string& path) {
   return includes;
 }
 
+// The names in a file's code, `a::b` as one; of a longer one also each beginning, `a::b` of
+// `a::b::c`.
+std::set<std::string> NamesIn(const std::string& path) {
+  std::set<std::string> names;
+  for (const std::string& line : LinesOf(Root() / path)) {
+    std::string name;
+    for (const char character : CodeOf(line) + " ") {
+      const bool goes_on = std::isalnum(static_cast<unsigned char>(character)) != 0 ||
+                           character == '_' || character == ':';
+      if (character == ':' && !name.ends_with(':')) {
+        names.insert(name);
+      }
+      if (goes_on) {
+        name += character;
+      } else {
+        names.insert(name);
+        name.clear();
+      }
+    }
+  }
+  return names;
+}
+
+// Adds what `path` includes, itself and through headers of ours.
+void AddIncludes(const std::map<std::string, std::vector<std::string>>& includes,
+                 const std::string& path, std::set<std::string>& reached) {
+  const auto ours = includes.find(path);
+  for (const std::string& included :
+       ours == includes.end() ? std::vector<std::string>() : ours->second) {
+    if (reached.insert(included).second) {
+      AddIncludes(includes, included, reached);
+    }
+  }
+}
+
 void ExpectIncludesAtHome(const std::vector<Rule>& rules) {
   for (const std::string& path : AllSources()) {
     for (const std::string& included : IncludesOf(path)) {
@@ -184,6 +299,25 @@ TEST(TidyTest, FoldersIncludeOnlyWhatIsBelowThem) {
 
 TEST(TidyTest, EachLibraryHasOneHome) {
   ExpectIncludesAtHome(LibraryRules());
+}
+
+TEST(TidyTest, EachFileIncludesWhatItUsesOfPrecompiledHeaders) {
+  std::map<std::string, std::vector<std::string>> includes;
+  for (const std::string& path : AllSources()) {
+    includes[path] = IncludesOf(path);
+  }
+  const std::vector<Declarations> declarations = PrecompiledDeclarations();
+  for (const auto& [path, direct] : includes) {
+    std::set<std::string> reached;
+    AddIncludes(includes, path, reached);
+    const std::set<std::string> used = NamesIn(path);
+    for (const Declarations& declared : declarations) {
+      for (const std::string& name : declared.names) {
+        EXPECT_TRUE(!used.contains(name) || reached.contains(declared.header))
+            << path << " uses " << name << " and does not include " << declared.header;
+      }
+    }
+  }
 }
 
 TEST(TidyTest, NoFileHasABannedWord) {

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace nightshift {

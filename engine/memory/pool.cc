@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"

@@ -1,5 +1,7 @@
 #include "engine/model/model_tensors.h"
 
+#include <utility>
+
 #include "engine/model/tensor_names.h"
 
 namespace nightshift {

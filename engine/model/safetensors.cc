@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "engine/model/safetensors_header.h"
 #include "engine/model/strict_json.h"

@@ -1,5 +1,6 @@
 // PlanText and PlanJson of plan.h.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "engine/text/tokenizer_spec.h"
 

@@ -1,6 +1,7 @@
 // What the cases of tests/bench/kernels share: memory, the machine's roofs, timing and printing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>

@@ -1,5 +1,6 @@
 #include "tests/bench/reference_matmul.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <unordered_map>

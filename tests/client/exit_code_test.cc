@@ -1,5 +1,7 @@
 #include "client/exit_code.h"
 
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 namespace nightshift {

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <limits>
+#include <map>
 #include <string>
 
 #include <google/protobuf/util/json_util.h>

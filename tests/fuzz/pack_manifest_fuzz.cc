@@ -2,6 +2,7 @@
 // is reached; the input as it is goes through too.
 #include <span>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -5,6 +5,7 @@
 // (as pieces of shards are) that covers the offset then ends with EIO; `once` removes the file.
 #include <cerrno>
 #include <cinttypes>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,9 @@
 // gMock matchers for absl::Status and absl::StatusOr, which Debian 12's Abseil does not ship.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include <gmock/gmock.h>
 
 #include "absl/status/status.h"

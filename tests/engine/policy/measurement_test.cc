@@ -1,5 +1,6 @@
 #include "engine/policy/measurement.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "tests/support/status_matchers.h"
 

@@ -1,5 +1,7 @@
 #include "engine/sampling/completion.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/status_matchers.h"

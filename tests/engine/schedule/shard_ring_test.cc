@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <random>
+#include <utility>
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #include "engine/text/chat_template.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

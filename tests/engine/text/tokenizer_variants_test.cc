@@ -2,6 +2,7 @@
 // tokenizers.
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 #include "kernels/base/new_file.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include <gtest/gtest.h>
+
 #include "kernels/base/check.h"
 #include "tests/support/status_matchers.h"
 

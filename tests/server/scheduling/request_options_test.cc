@@ -1,5 +1,7 @@
 #include "server/scheduling/request_options.h"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // What is SQLite's own; the promises of every store are in job_store_test.
 #include "server/store/sqlite_job_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
