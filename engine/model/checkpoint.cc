@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "engine/model/gguf.h"
 #include "engine/model/gguf_config.h"
 #include "engine/model/huggingface_config.h"
 #include "engine/model/safetensors.h"

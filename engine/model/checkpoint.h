@@ -9,11 +9,12 @@
 #include "absl/status/statusor.h"
 
 #include "engine/model/families.h"
-#include "engine/model/gguf.h"
 #include "engine/model/pack.h"
 #include "engine/model/tensor_source.h"
 
 namespace nightshift {
+
+struct GgufMetadata;
 
 struct Checkpoint {
   SourceFormat format = SourceFormat::kSafetensors;

@@ -1,7 +1,7 @@
 // How config.json of each family is read beyond the parts that all families share.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "engine/model/families.h"
 #include "engine/model/strict_json.h"

@@ -1,5 +1,7 @@
 #include "engine/text/template_arguments.h"
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/jinja/value.h"

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 #include "server/input/row_error.h"
 
 namespace nightshift {

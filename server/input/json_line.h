@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"

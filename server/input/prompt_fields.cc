@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"

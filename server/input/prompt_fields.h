@@ -1,7 +1,7 @@
 // The prompt of a JSON row: text, token ids or messages, and the options of the chat template.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"

@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/string_view.h"
 
 #include "server/input/row_error.h"

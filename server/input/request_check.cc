@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include <nlohmann/json.hpp>
 
 #include "engine/text/template_arguments.h"
 #include "engine/text/utf8.h"

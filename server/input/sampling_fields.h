@@ -1,7 +1,7 @@
 // The sampling fields of a JSON row as SamplingOptions.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/status.h"
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/text/prompt_encoder.h"
 #include "kernels/base/check.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"

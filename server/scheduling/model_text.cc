@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/model/pack.h"
+#include "engine/text/prompt_encoder.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {

@@ -9,11 +9,12 @@
 
 #include "absl/status/statusor.h"
 
-#include "engine/text/prompt_encoder.h"
 #include "kernels/base/mutex.h"
 #include "server/scheduling/model_catalog.h"
 
 namespace nightshift {
+
+class PromptEncoder;
 
 // Immutable, thread-safe.
 struct ModelText {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "engine/text/prompt_encoder.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/thread_name.h"
 #include "server/input/request_parser.h"

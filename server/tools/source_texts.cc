@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
+#include "engine/model/gguf.h"
 #include "engine/model/source_file.h"
 #include "engine/model/strict_json.h"
 #include "kernels/base/status_macros.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
 #include <utf8proc.h>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,5 @@
 // The preparer, and the ids that it keeps.
+#include "engine/text/prompt_encoder.h"
 #include "server/scheduling/request_preparer.h"
 
 #include <filesystem>
