@@ -59,7 +59,8 @@ void LogRelay::Run() {
     }
     pending.erase(0, begin);
     if (pending.size() > kMaxLineBytes) {
-      PassOn(std::exchange(pending, {}));
+      PassOn(pending);
+      pending.clear();
     }
   }
   if (!pending.empty()) {
