@@ -56,8 +56,8 @@ uint64_t DrawSeed() {
 
 absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string& name) {
   auto model = catalog.Find(name);
-  if (absl::IsFailedPrecondition(model.status())) {
-    catalog.Rescan();  // it may have been imported again
+  if (!model.ok()) {
+    catalog.Rescan();  // it may have been imported since
     model = catalog.Find(name);
   }
   if (absl::IsNotFound(model.status())) {

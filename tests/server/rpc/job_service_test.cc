@@ -150,6 +150,19 @@ TEST_F(JobServiceTest, RefusesAModelWhosePackIsDamaged) {
   EXPECT_EQ(DetailsOf(status).metadata["model"], "broken");
 }
 
+TEST_F(JobServiceTest, FindsAModelThatWasImportedSinceTheStart) {
+  options_.models_directory = folder_.path() + "/models";
+  std::filesystem::create_directories(options_.models_directory);
+  Restart();
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->set_model("llama_tied");
+  v1::Job job;
+  EXPECT_THAT(Submit(request, job), Refuses(StatusCode::NOT_FOUND, "MODEL_NOT_FOUND"));
+  std::filesystem::copy(TinyPack("llama_tied"), options_.models_directory + "/llama_tied",
+                        std::filesystem::copy_options::recursive);
+  EXPECT_TRUE(Submit(request, job).ok());
+}
+
 TEST_F(JobServiceTest, ABasicViewHasNeitherSpecNorReport) {
   v1::GetJobRequest request;
   request.set_name(WaitForEnd(Submit(TokenJob(2)).name()).name());
