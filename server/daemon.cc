@@ -126,6 +126,14 @@ void PrepareProcess() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+void EndOnSignals() {
+  for (const int signal : kWaitedSignals) {
+    std::signal(signal, SIG_DFL);
+  }
+  const sigset_t signals = WaitedSignals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
   LOG(INFO) << "starting " << absl::StrJoin(line.effective, " ");
   std::atomic<bool> fatal{false};
@@ -139,9 +147,10 @@ int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
   auto server = Server::Start(line.options, std::move(parts));
   if (!server.ok()) {
     LOG(ERROR) << "start_refused status=" << server.status().ToString();
-    return absl::IsFailedPrecondition(server.status()) || absl::IsInvalidArgument(server.status())
-               ? kExitConfig
-               : kExitFailure;
+    const bool is_config = absl::IsFailedPrecondition(server.status()) ||
+                           absl::IsInvalidArgument(server.status()) ||
+                           absl::IsNotFound(server.status());
+    return is_config ? kExitConfig : kExitFailure;
   }
   if (const absl::Status written = WriteReadyFile(line.options.ready_file, (*server)->addresses());
       !written.ok()) {

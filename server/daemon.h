@@ -18,6 +18,9 @@ enum ExitCode : int {
 // that no other thread takes them, and bounds what malloc keeps back.
 void PrepareProcess();
 
+// Undoes that for a command that nobody drains: the same signals end the process, as they end others.
+void EndOnSignals();
+
 // Serves until SIGTERM or SIGINT, then drains: a second signal cancels open calls, and after the
 // drain timeout the process kills itself, which loses no result. Prints the effective options first
 // and the addresses when they accept calls; tells systemd and options.ready_file.

@@ -168,6 +168,9 @@ int Run(int argc, const char* const* argv) {
     const bool is_tool = argc > 1 && argv[1][0] != '-';
     return Fail("options", line.status(), is_tool ? kExitUsage : kExitConfig);
   }
+  if (line->command != Command::kServe) {
+    EndOnSignals();
+  }
   switch (line->command) {
     case Command::kServe:
       return RunDaemon(*line, EngineProcess::Create);

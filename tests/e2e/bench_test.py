@@ -2,9 +2,11 @@
 """`import --random` and `bench`: a pack of random weights is made, measured, and serves texts."""
 
 import json
+import shutil
+import signal
 import unittest
 
-from e2e_lib import EndToEndTest, read_rows, run_client, write_rows
+from e2e_lib import LIMIT_S, EndToEndTest, read_rows, run_client, start_client, write_rows
 
 JOB = ("--requests", "6", "--prompt-tokens", "40", "--output-tokens", "5")
 
@@ -32,6 +34,19 @@ class BenchTest(EndToEndTest):
         done = run_client("bench", pack, "--memory-budget", "32MiB", *JOB, *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    def test_a_signal_ends_a_command_that_works_for_long(self):
+        scratch = self.folder / "scratch"
+        scratch.mkdir()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with start_client("import", "--random", "7b", "--output", scratch / "pack") as client:
+                while not any(scratch.iterdir()) and client.poll() is None:
+                    pass
+                client.send_signal(number)
+                client.communicate(timeout=LIMIT_S)
+                self.assertEqual(client.returncode, -number)
+            shutil.rmtree(scratch)
+            scratch.mkdir()
 
     def test_bench_tells_rates_for_people_and_as_json(self):
         pack = self.make_pack("pack")
