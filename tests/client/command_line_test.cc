@@ -151,7 +151,7 @@ TEST_F(CommandLineTest, AJobMayBeNamedWithOrWithoutItsCollection) {
 
 TEST_F(CommandLineTest, AJobMayRunAfterAnother) {
   EXPECT_EQ(Parse({"submit", "in.jsonl", "--after", "abc"}).spec.after_job(), "jobs/abc");
-  EXPECT_EQ(Parse({"run", "in.jsonl", "--after", "jobs/abc"}).spec.after_job(), "jobs/abc");
+  EXPECT_EQ(Parse({"run", "in.jsonl", "-o", "out", "--after", "jobs/abc"}).spec.after_job(), "jobs/abc");
 }
 
 TEST_F(CommandLineTest, ResultsGoToStandardOutputUnlessTold) {
