@@ -18,7 +18,7 @@ def rows(count, max_tokens):
 class PolicyTest(EndToEndTest):
     def start(self, name, *options):
         # Weights do not fit: how many of them are read again in each sweep is the plan's to say.
-        return self.daemon("--model", smollm2_pack(), "--memory-budget", "200MiB", *options,
+        return self.daemon("--model", smollm2_pack(), "--memory-budget", "120MiB", *options,
                            name=name).start()
 
     def ask(self, daemon, *arguments):
