@@ -125,7 +125,8 @@ class OutOfMemoryTest(EndToEndTest):
         self.addCleanup(self.group.remove)
         folder = self.folder / "daemon"
         folder.mkdir()
-        self.server = Daemon(folder, "--model", smollm2_pack(), "--memory-budget", "420MiB",
+        pack = smollm2_pack("smollm2-bf16", "--weights", "bf16", "--requantise")
+        self.server = Daemon(folder, "--model", pack, "--memory-budget", "420MiB",
                              prefix=self.group.enter())
         self.addCleanup(self.server.close)
         self.server.start()
