@@ -46,6 +46,11 @@ def smollm2_pack(name="smollm2", *options):
     return import_pack(gguf, name, *options)
 
 
+def smollm2_bf16_pack():
+    """Three times as large as the file's own groups of 4 bits: what does not fit, or must be streamed."""
+    return smollm2_pack("smollm2-bf16", "--weights", "bf16", "--requantise")
+
+
 def tiny_pack(name):
     """A pack of tests/data/tiny/NAME: random weights, no tokenizer, prompts are token ids."""
     return import_pack(ROOT / "tests" / "data" / "tiny" / name, name)

@@ -10,7 +10,7 @@ import sys
 import unittest
 
 from e2e_lib import (BUILD, LIMIT_S, MIB, Cgroup, Daemon, EndToEndTest, read_rows, run_client,
-                     smollm2_pack, start_client, tiny_pack, write_rows)
+                     smollm2_bf16_pack, start_client, tiny_pack, write_rows)
 
 FAULTS = BUILD / "tests" / "support" / "libread_faults.so"
 TENSOR = "layers.1.up.weight"
@@ -125,8 +125,7 @@ class OutOfMemoryTest(EndToEndTest):
         self.addCleanup(self.group.remove)
         folder = self.folder / "daemon"
         folder.mkdir()
-        pack = smollm2_pack("smollm2-bf16", "--weights", "bf16", "--requantise")
-        self.server = Daemon(folder, "--model", pack, "--memory-budget", "420MiB",
+        self.server = Daemon(folder, "--model", smollm2_bf16_pack(), "--memory-budget", "420MiB",
                              prefix=self.group.enter())
         self.addCleanup(self.server.close)
         self.server.start()

@@ -5,7 +5,7 @@ what the daemon tells of how its sweeps spent their time."""
 import json
 import unittest
 
-from e2e_lib import MIB, EndToEndTest, read_rows, run_client, smollm2_pack, write_rows
+from e2e_lib import MIB, EndToEndTest, read_rows, run_client, smollm2_bf16_pack, write_rows
 
 BUDGET_MIB = 160
 OVERHEAD_MIB = 100
@@ -13,7 +13,7 @@ OVERHEAD_MIB = 100
 
 class StreamingTest(EndToEndTest):
     def texts(self, name, *options):
-        daemon = self.daemon("--model", smollm2_pack(), *options, name=name).start()
+        daemon = self.daemon("--model", smollm2_bf16_pack(), *options, name=name).start()
         rows = write_rows(self.folder / "rows.jsonl", [
             {"id": str(i), "prompt": "One, two, three, " * (i + 1), "max_tokens": 6}
             for i in range(12)])
@@ -36,7 +36,7 @@ class StreamingTest(EndToEndTest):
         print(f"peak memory {peak:.0f} MiB with a budget of {BUDGET_MIB} MiB", flush=True)
 
     def start_streaming(self):
-        return self.daemon("--model", smollm2_pack(), "--memory-budget", f"{BUDGET_MIB}MiB",
+        return self.daemon("--model", smollm2_bf16_pack(), "--memory-budget", f"{BUDGET_MIB}MiB",
                            "--max-sweep-tokens", "512").start()
 
     def test_the_timeline_is_a_trace_of_the_lanes_in_use(self):
