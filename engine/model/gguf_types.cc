@@ -27,11 +27,11 @@ constexpr std::array kTypes = {
     GgufType{3, "Q4_1", DType::kU4G32, 32, 20, 4, 0, 2},
     GgufType{6, "Q5_0", DType::kI8G32, 32, 22, 5, 0, -1},
     GgufType{7, "Q5_1", DType::kU8G32, 32, 24, 5, 0, 2},
-    GgufType{10, "Q2_K", DType::kQ2K, kSuperBlockValues, 84, 0, 80, 82},
-    GgufType{11, "Q3_K", DType::kQ3K, kSuperBlockValues, 110, 0, 108, -1},
-    GgufType{12, "Q4_K", DType::kQ4K, kSuperBlockValues, 144, 0, 0, 2},
-    GgufType{13, "Q5_K", DType::kQ5K, kSuperBlockValues, 176, 0, 0, 2},
-    GgufType{14, "Q6_K", DType::kQ6K, kSuperBlockValues, 210, 0, 208, -1},
+    GgufType{10, "Q2_K", DType::kQ2K, kSuperBlockValues, 84, 2, 80, 82},
+    GgufType{11, "Q3_K", DType::kQ3K, kSuperBlockValues, 110, 3, 108, -1},
+    GgufType{12, "Q4_K", DType::kQ4K, kSuperBlockValues, 144, 4, 0, 2},
+    GgufType{13, "Q5_K", DType::kQ5K, kSuperBlockValues, 176, 5, 0, 2},
+    GgufType{14, "Q6_K", DType::kQ6K, kSuperBlockValues, 210, 6, 208, -1},
 };
 
 struct NamedType {
@@ -99,23 +99,6 @@ bool IsFiniteHalf(const std::byte* half) {
 }
 
 }  // namespace
-
-int BitsOf(const GgufType& type) {
-  switch (type.stored) {
-    case DType::kQ2K:
-      return 2;
-    case DType::kQ3K:
-      return 3;
-    case DType::kQ4K:
-      return 4;
-    case DType::kQ5K:
-      return 5;
-    case DType::kQ6K:
-      return 6;
-    default:
-      return type.bits;
-  }
-}
 
 const GgufType* FindGgufType(uint32_t number) {
   const auto type = std::find_if(kTypes.begin(), kTypes.end(), [number](const GgufType& candidate) {

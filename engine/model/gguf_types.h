@@ -20,15 +20,12 @@ struct GgufType {
   DType stored;      // what a pack keeps its values as, without loss
   int64_t values;
   int64_t bytes;
-  int bits;            // of a code, for blocks of 32: 4, 5 or 8
+  int bits;            // of a code; 0 of floats
   int64_t scale_at;    // byte of a block's fp16 scale; -1: no block has one
   int64_t minimum_at;  // of its fp16 minimum; -1: none
 
   bool is_float() const { return values == 1; }
 };
-
-// Bits of its codes: 4 of Q4_0 and of Q4_K. Not for floats.
-int BitsOf(const GgufType& type);
 
 // By the number in a file; nullptr when it is not supported.
 const GgufType* FindGgufType(uint32_t number);

@@ -93,7 +93,7 @@ absl::Status ChooseTypes(const WeightTypes& types, TensorMap& map) {
     }
     if (source.blocks != nullptr && !types.requantises) {
       const std::optional<GroupFormat> format = GroupFormatOf(*wish.dtype);
-      const bool has_those_bits = format && format->bits == BitsOf(*source.blocks);
+      const bool has_those_bits = format && format->bits == source.blocks->bits;
       if (wish.is_explicit && !has_those_bits) {
         return RefuseOtherBits(source, *wish.dtype);
       }
