@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 
 #include "engine/io/disk_file.h"
+#include "engine/model/tensor_names.h"
 #include "engine/model/weight_loader.h"
 #include "kernels/base/check.h"
 #include "kernels/tensor_view.h"
@@ -19,8 +20,7 @@ namespace {
 
 // Tensors of which a sweep needs what its tokens hit: tables and experts.
 bool IsReadOnDemand(const TensorEntry& tensor) {
-  return tensor.name == "embed" || tensor.name == "positions" ||
-         absl::StrContains(tensor.name, ".experts.");
+  return IsTable(tensor.name) || absl::StrContains(tensor.name, ".experts.");
 }
 
 // What every sweep needs and is small beside a layer: vectors, routers, which are asked for piece

@@ -23,6 +23,10 @@ namespace nightshift {
 inline std::string LayerTensor(int64_t layer, const std::string& name) {
   return "layers." + std::to_string(layer) + "." + name;
 }
+// A table of which rows are gathered.
+inline bool IsTable(const std::string& name) {
+  return name == "embed" || name == "positions";
+}
 inline std::string ExpertTensor(int64_t layer, int64_t expert, const std::string& name) {
   return LayerTensor(layer, "experts." + std::to_string(expert) + "." + name);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 
 #include "engine/model/gguf_types.h"
+#include "engine/model/tensor_names.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/group_format.h"
 
@@ -23,10 +24,6 @@ constexpr std::array kTypes = {
     NamedType{"int8", DType::kI8G64},  NamedType{"int4", DType::kU4G64},
     NamedType{"u4g64", DType::kU4G64}, NamedType{"i4g64", DType::kI4G64},
     NamedType{"u8g64", DType::kU8G64}, NamedType{"i8g64", DType::kI8G64}};
-
-bool IsTable(const std::string& name) {
-  return name == "embed" || name == "positions";
-}
 
 bool IsKept(const TensorSpec& spec) {
   return spec.layout == TensorLayout::kVector || absl::EndsWith(spec.name, ".router.weight");

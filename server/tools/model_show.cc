@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "engine/model/tensor_names.h"
 #include "engine/model/weight_loader.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
@@ -55,7 +56,7 @@ std::string PartOf(const TensorEntry& tensor) {
   if (tensor.layout == TensorLayout::kVector) {
     return "norms and biases";
   }
-  if (tensor.name == "embed" || tensor.name == "positions") {
+  if (IsTable(tensor.name)) {
     return "embedding";
   }
   return tensor.name == "head" ? "head" : "layers";
