@@ -25,18 +25,6 @@ constexpr int kPanelVectors = 4;
 // Beyond, a block that is expanded once costs less than x being read by parts of the panel's width.
 constexpr int64_t kMostInPlace = 12;
 
-template <int kBitsIn, bool kSignedIn, bool kHasMinimumIn>
-struct Codes {
-  static constexpr int kBits = kBitsIn;
-  static constexpr bool kSigned = kSignedIn;  // of 8 bits: signed bytes; of 4: less 8
-  static constexpr bool kHasMinimum = kHasMinimumIn;
-  static constexpr int64_t kPairBytes = kBits == 4 ? 1 : 2;  // of an output
-};
-using U4 = Codes<4, false, true>;
-using I4 = Codes<4, true, false>;
-using U8 = Codes<8, false, true>;
-using I8 = Codes<8, true, false>;
-
 // What turns codes of a group into weights, of some vectors of outputs.
 template <int kVectors>
 struct GroupNumbers {
@@ -230,17 +218,11 @@ void MultiplyOf(const TileArgs& args, const GroupBlock& block, int64_t rows) {
 }
 
 void Expand(const GroupBlock& block, int64_t /*width*/, std::byte* target) {
-  const GroupFormat& format = block.format;
-  const auto expand = format.bits == 4 ? (format.has_minimum ? ExpandOf<U4> : ExpandOf<I4>)
-                                       : (format.has_minimum ? ExpandOf<U8> : ExpandOf<I8>);
-  expand(block, target);
+  WithCodes(block.format, [&](auto kind) { ExpandOf<decltype(kind)>(block, target); });
 }
 
 void Multiply(const TileArgs& args, const GroupBlock& block, int64_t rows) {
-  const GroupFormat& format = block.format;
-  const auto multiply = format.bits == 4 ? (format.has_minimum ? MultiplyOf<U4> : MultiplyOf<I4>)
-                                         : (format.has_minimum ? MultiplyOf<U8> : MultiplyOf<I8>);
-  multiply(args, block, rows);
+  WithCodes(block.format, [&](auto kind) { MultiplyOf<decltype(kind)>(args, block, rows); });
 }
 
 }  // namespace

@@ -19,15 +19,6 @@ constexpr bool kIsWide = HWY_TARGET <= HWY_AVX3;
 using I32Tag = hn::RebindToSigned<F32Tag>;
 using I32Vec = hn::Vec<I32Tag>;
 
-// How codes lie.
-template <int kBitsIn, bool kSignedIn, bool kHasMinimumIn>
-struct Codes {
-  static constexpr int kBits = kBitsIn;
-  static constexpr bool kSigned = kSignedIn;  // of 8 bits: signed bytes; of 4: less 8
-  static constexpr bool kHasMinimum = kHasMinimumIn;
-  static constexpr int64_t kPairBytes = kBits == 4 ? 1 : 2;  // of an output
-};
-
 // The codes of a pair of inputs of LaneCount() outputs.
 struct CodePairs {
   I32Vec even;
@@ -210,25 +201,16 @@ void MultiplyOf(const TileArgs& args, const GroupBlock& block, int64_t rows) {
   kByRows[rows](args, block);
 }
 
-using U4 = Codes<4, false, true>;
-using I4 = Codes<4, true, false>;
-using U8 = Codes<8, false, true>;
-using I8 = Codes<8, true, false>;
-
 template <bool kRounds>
 void ExpandSimd(const GroupBlock& block, int64_t width, std::byte* target) {
-  const GroupFormat& format = block.format;
-  const auto expand = format.bits == 4
-                          ? (format.has_minimum ? ExpandOf<U4, kRounds> : ExpandOf<I4, kRounds>)
-                          : (format.has_minimum ? ExpandOf<U8, kRounds> : ExpandOf<I8, kRounds>);
-  expand(block, width, reinterpret_cast<float*>(target));
+  WithCodes(block.format, [&](auto kind) HWY_ATTR {
+    ExpandOf<decltype(kind), kRounds>(block, width, reinterpret_cast<float*>(target));
+  });
 }
 
 void MultiplySimd(const TileArgs& args, const GroupBlock& block, int64_t rows) {
-  const GroupFormat& format = block.format;
-  const auto multiply = format.bits == 4 ? (format.has_minimum ? MultiplyOf<U4> : MultiplyOf<I4>)
-                                         : (format.has_minimum ? MultiplyOf<U8> : MultiplyOf<I8>);
-  multiply(args, block, rows);
+  WithCodes(block.format,
+            [&](auto kind) HWY_ATTR { MultiplyOf<decltype(kind)>(args, block, rows); });
 }
 
 const GroupKernel& GroupKernelSimd(bool rounds) {

@@ -20,6 +20,25 @@ struct GroupBlock {
   int64_t pairs = 0;        // of inputs; the second one of the last may lie behind `inputs`
 };
 
+// How codes lie, for loops that are compiled for each kind.
+template <int kBitsIn, bool kSignedIn, bool kHasMinimumIn>
+struct Codes {
+  static constexpr int kBits = kBitsIn;
+  static constexpr bool kSigned = kSignedIn;  // of 8 bits: signed bytes; of 4: less 8
+  static constexpr bool kHasMinimum = kHasMinimumIn;
+  static constexpr int64_t kPairBytes = kBits == 4 ? 1 : 2;  // of an output
+};
+
+// Calls use(Codes<...>()) of the format's kind.
+template <typename Use>
+void WithCodes(const GroupFormat& format, const Use& use) {
+  if (format.bits == 4) {
+    format.has_minimum ? use(Codes<4, false, true>()) : use(Codes<4, true, false>());
+  } else {
+    format.has_minimum ? use(Codes<8, false, true>()) : use(Codes<8, true, false>());
+  }
+}
+
 // A sum takes the same values whatever the number of rows: scale * (code - zero), which is exact,
 // plus the minimum, rounded once to f32, and for bf16 once more to that; 0 behind the last input.
 struct GroupKernel {
