@@ -208,11 +208,13 @@ class DiskTest(LifeTest):
         self.addCleanup(subprocess.run, ["umount", "--lazy", self.state], check=True)
 
     def fill_disk(self):
-        """Takes all but a little at once: the last of it the daemon writes full itself."""
+        """Takes all but a little, while the daemon writes too: the last of it it fills itself."""
         filler = self.state / "filler"
-        disk = os.statvfs(self.state)
-        with open(filler, "wb") as stream:
-            os.posix_fallocate(stream.fileno(), 0, disk.f_bavail * disk.f_frsize - (256 << 10))
+        with open(filler, "wb", buffering=0) as stream:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream.write(bytes(64 << 10))
+            stream.truncate(max(0, stream.tell() - (256 << 10)))
         return filler
 
 
