@@ -4,6 +4,7 @@
 
 #include "engine/local_engine.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/kv_page.h"
 
 namespace nightshift {
 namespace {
@@ -40,7 +41,19 @@ absl::Status EngineOptions::Validate() const {
   if (prompt_chunk_tokens < 0) {
     return TooSmall("prompt_chunk_tokens", prompt_chunk_tokens, 0);
   }
+  if (kv_type.has_value() && !IsKvType(*kv_type, compute_type)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine option kv_type is ", DTypeName(*kv_type), "; keys and values computed in ",
+        ComputeTypeName(compute_type), " can be kept as such, as U4G64 or as U8G64"));
+  }
   return tiers.Validate();
+}
+
+std::string EngineOptions::NumericMode() const {
+  const std::string compute = ComputeTypeName(compute_type);
+  return kv_type.has_value() && !IsFloat(*kv_type)
+             ? absl::StrCat(compute, "/kv ", KvTypeName(*kv_type))
+             : compute;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {

@@ -30,6 +30,9 @@ namespace nightshift {
 struct EngineOptions {
   std::string pack_path;
   ComputeType compute_type = ComputeType::kBF16;
+  // Of keys and values in pages, in every tier: kU4G64 or kU8G64, quantised as they are appended;
+  // nothing: the compute type's own. Part of the numeric mode, like the compute type.
+  std::optional<DType> kv_type;
   int num_threads = 0;  // 0: one a core that the process may use
   // Weights, KV pages and scratch together; the pools are sized from it at start.
   int64_t memory_budget_bytes = int64_t{4} << 30;
@@ -57,12 +60,16 @@ struct EngineOptions {
   TierOptions tiers;
 
   absl::Status Validate() const;
+  // What fixes a request's tokens, beside the model: "bf16", "f32/kv int4".
+  std::string NumericMode() const;
 };
 
 // What an engine can hold, fixed at Create.
 struct EngineInfo {
   std::string model_digest;  // hex of the pack's digest
-  std::string numeric_mode;  // "f32/device", "bf16/device": compute type / who computes attention
+  // Compute type / keys and values, if packed / who computes attention: "f32/device",
+  // "bf16/kv int4/device".
+  std::string numeric_mode;
   std::string device;        // description for people
   int64_t context_tokens = 0;
   int64_t vocabulary = 0;
@@ -171,8 +178,8 @@ class Engine {
   virtual std::vector<EngineRequest> Suspend(const std::vector<uint64_t>& ids) = 0;
   // Drops requests (cancelled): their pages are free at once. Unknown ids are skipped.
   virtual void Retire(const std::vector<uint64_t>& ids) = 0;
-  // Shares the memory anew: other budgets, shares, block or schedule for the same pack and compute
-  // type, which are `options`' too. Held requests go on with the same text, their keys and values
+  // Shares the memory anew: other budgets, shares, block or schedule for the same pack and numeric
+  // mode, which are `options`' too. Held requests go on with the same text, their keys and values
   // rebuilt by prefill; those that have no room now are returned, suspended.
   // Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED for options that do not fit, with numbers: all
   // is as before. Any other (as Create): of no use then.

@@ -97,7 +97,7 @@ EngineInfo LocalEngine::Describe() const {
   const WeightPlacement& weights = plan_.weights;
   const int64_t page_bytes = KvCache::PageBytes(cache_->layout(), cache_->layers());
   return {.model_digest = absl::StrCat(absl::Hex(pack_->manifest().digest, absl::kZeroPad16)),
-          .numeric_mode = absl::StrCat(ComputeTypeName(options_.compute_type), "/device"),
+          .numeric_mode = absl::StrCat(options_.NumericMode(), "/device"),
           .device = DescribeDevice(*device_, stream_.get(), weights),
           .context_tokens = config_.context_tokens,
           .vocabulary = config_.vocabulary,
@@ -143,7 +143,7 @@ absl::Status LocalEngine::CreateParts() {
     shape.device_ring_bytes = plan_.device_ring_bytes;
   }
   ASSIGN_OR_RETURN(cache_, KvCache::Create(device_pool, *host_pool_, options_.tiers.spill_folder,
-                                           KvLayoutOf(config_, options_.compute_type),
+                                           KvLayoutOf(config_, options_.compute_type, options_.kv_type),
                                            KvLayers(config_), plan_.kv_pages));
   prefixes_ = std::make_unique<PrefixTree>(*cache_);
   ASSIGN_OR_RETURN(executor_, Executor::Create({.config = config_,
@@ -200,7 +200,8 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
 }
 
 absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) const {
-  constexpr int kSmallNumbers = 0x3c;  // about 0.01 in bf16 and in f32
+  // About 0.01 in bf16 and in f32; as fp16 scales and minimums of codes about 0.004.
+  const int small_numbers = cache_->layout().is_packed() ? 0x1c : 0x3c;
   if (num_tokens >= sequence.known_tokens()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "admit request ", sequence.id, ": synthetic context of ", num_tokens, " tokens, known are ",
@@ -211,7 +212,7 @@ absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) 
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       const std::optional<int32_t> id = sequence.pages.PageId(layer, stretch);
       if (id.has_value() && cache_->TierOf(*id) != Tier::kDisk) {  // what was never written is 0
-        std::memset(cache_->Page(cache_->layers().place(layer).slot, *id), kSmallNumbers,
+        std::memset(cache_->Page(cache_->layers().place(layer).slot, *id), small_numbers,
                     static_cast<size_t>(cache_->layout().page_bytes()));
       }
     }
@@ -563,11 +564,12 @@ void LocalEngine::Retire(const std::vector<uint64_t>& ids) {
 
 absl::StatusOr<std::vector<EngineRequest>> LocalEngine::ApplyPlan(const EngineOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  if (options.pack_path != options_.pack_path || options.compute_type != options_.compute_type) {
+  if (options.pack_path != options_.pack_path ||
+      options.NumericMode() != options_.NumericMode()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "apply a plan for ", options.pack_path, " as ", ComputeTypeName(options.compute_type),
-        ": the engine runs ", options_.pack_path, " as ", ComputeTypeName(options_.compute_type),
-        "; another model or type is another engine"));
+        "apply a plan for ", options.pack_path, " as ", options.NumericMode(),
+        ": the engine runs ", options_.pack_path, " as ", options_.NumericMode(),
+        "; another model or numeric mode is another engine"));
   }
   ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, pack_->manifest(), pack_->path()));
   std::vector<EngineRequest> states;

@@ -25,24 +25,17 @@ int64_t Part(double share, int64_t whole) {
   return static_cast<int64_t>(share * static_cast<double>(whole));
 }
 
-KvPageLayout LayoutOf(const ModelConfig& config, ComputeType compute_type,
-                      std::optional<DType> kv) {
-  KvPageLayout layout = KvLayoutOf(config, compute_type);
-  layout.dtype = kv.value_or(layout.dtype);
-  return layout;
-}
-
 // One attempt to share the budgets.
 class Share {
  public:
   Share(const EngineOptions& options, const PackManifest& manifest, const std::string& name,
-        std::optional<DType> kv, bool streams_weights)
+        bool streams_weights)
       : options_(options),
         tiers_(options.tiers),
         manifest_(manifest),
         name_(name),
         config_(manifest.config),
-        layout_(LayoutOf(config_, options.compute_type, kv)),
+        layout_(KvLayoutOf(config_, options.compute_type, options.kv_type)),
         layers_(config_),
         needs_(layers_.Needs(LongestSpan(options))),
         page_bytes_(KvCache::PageBytes(layout_, layers_)),
@@ -357,14 +350,14 @@ int64_t LongestSpan(const EngineOptions& options) {
 }
 
 WorkingBytes WorkingBytesOf(const EngineOptions& options, const PackManifest& manifest,
-                            std::optional<DType> kv, bool streams_weights, const KvPages& pages) {
-  return Share(options, manifest, manifest.model_name, kv, streams_weights).WorkingBytesWith(pages);
+                            bool streams_weights, const KvPages& pages) {
+  return Share(options, manifest, manifest.model_name, streams_weights).WorkingBytesWith(pages);
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const PackManifest& manifest,
-                                      const std::string& name, std::optional<DType> kv) {
+                                      const std::string& name) {
   const TierOptions& tiers = options.tiers;
-  Share resident(options, manifest, name, kv, false);
+  Share resident(options, manifest, name, false);
   const int64_t all_bytes = resident.all_weight_bytes();
   const double device_share =
       tiers.weights.of_device() + (tiers.unified_memory() ? tiers.weights.of_host() : 0.0);
@@ -377,7 +370,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const PackMa
     resident.TakeWeights({.device_bytes = all_bytes});
     return resident.Finish();
   }
-  Share streamed(options, manifest, name, kv, true);
+  Share streamed(options, manifest, name, true);
   streamed.TakeRings();
   const int64_t rest_bytes = streamed.device_rest_bytes();
   const int64_t kv_bytes =

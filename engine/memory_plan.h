@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -43,7 +42,7 @@ struct WorkingBytes {
   int64_t disk = 0;
 };
 WorkingBytes WorkingBytesOf(const EngineOptions& options, const PackManifest& manifest,
-                            std::optional<DType> kv, bool streams_weights, const KvPages& pages);
+                            bool streams_weights, const KvPages& pages);
 
 // Keeps all weights on the device where they fit beside KV pages for one request. Else weights are
 // streamed, and what activations and the rings leave is halved between KV pages (a larger block
@@ -51,10 +50,8 @@ WorkingBytes WorkingBytesOf(const EngineOptions& options, const PackManifest& ma
 // device does not keep lies on the host as far as it goes. Shares that are given are kept to.
 // Errors: RESOURCE_EXHAUSTED with the tier, what each part takes and the least budget that would
 // do.
-// `name` is the model's in messages. `kv`: a type of keys and values that no op reads, for plans;
-// nothing: the compute type's.
+// `name` is the model's in messages.
 absl::StatusOr<MemoryPlan> PlanMemory(const EngineOptions& options, const PackManifest& manifest,
-                                      const std::string& name,
-                                      std::optional<DType> kv = std::nullopt);
+                                      const std::string& name);
 
 }  // namespace nightshift

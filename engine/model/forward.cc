@@ -68,8 +68,10 @@ double ScaleFrequency(double frequency, size_t pair, const RopeConfig& rope) {
 
 }  // namespace
 
-KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type) {
-  return {.dtype = compute_type == ComputeType::kF32 ? DType::kF32 : DType::kBF16,
+KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type,
+                        std::optional<DType> kv_type) {
+  const DType computed = compute_type == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  return {.dtype = kv_type.value_or(computed),
           .kv_heads = config.num_kv_heads,
           .head_width = config.head_width};
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,8 @@
 namespace nightshift {
 
 // The layout of the model's KV pages.
-KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type);
+KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type,
+                        std::optional<DType> kv_type);
 
 // The magnitude of yarn where a source gives none. factor > 0.
 // Source: YaRN (Peng et al. 2023) eq. 22.

@@ -20,6 +20,7 @@ constexpr int64_t kLongPromptRows = 256;  // the last so many of a longer prompt
 
 struct Shape {
   ComputeType compute = ComputeType::kBF16;
+  std::optional<DType> kv = {};  // packed
   int64_t kv_heads = 0;
   int64_t head_width = 0;
   int64_t queries = 1;  // heads of a kv head
@@ -28,13 +29,17 @@ struct Shape {
   int64_t first = 0;  // the positions before them
 };
 
+DType StoredAs(ComputeType compute, std::optional<DType> kv) {
+  return kv.value_or(compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16);
+}
+
 class AttentionProbe {
  public:
   AttentionProbe(const ProbeBench& bench, Ops& ops, const Shape& shape)
       : ops_(ops),
         shape_(shape),
         memory_(bench.memory),
-        layout_{.dtype = shape.compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16,
+        layout_{.dtype = StoredAs(shape.compute, shape.kv),
                 .kv_heads = shape.kv_heads,
                 .head_width = shape.head_width},
         keys_(shape.first + shape.rows) {
@@ -81,8 +86,8 @@ class AttentionProbe {
   }
   // Keys and values that are read.
   double bytes() const {
-    return static_cast<double>(shape_.requests * keys_ * 2 * shape_.kv_heads * shape_.head_width *
-                               FloatBytes(layout_.dtype));
+    return static_cast<double>(shape_.requests * keys_ * 2 * shape_.kv_heads * shape_.head_width) *
+           StoredBits(layout_.dtype) / 8.0;
   }
 
  private:
@@ -141,20 +146,39 @@ void AddPromptAttentionProbes(const ProbeBench& bench, ComputeRates& rates,
 
 void AddDecodeAttentionProbes(const ProbeBench& bench, AttentionBy by, ComputeRates& rates,
                               std::vector<Measurement>& measurements) {
-  for (const ComputeType compute : {ComputeType::kBF16, ComputeType::kF32}) {
-    Ops& ops =
-        by == AttentionBy::kDevice ? bench.device.ops(compute) : bench.device.host_ops(compute);
+  struct Kind {
+    ComputeType compute;
+    std::optional<DType> kv;
+    std::vector<int64_t> positions;
+  };
+  // What is packed takes as long a position at each length, but for the ends.
+  const std::vector<int64_t> every = {128, 512, 2048, 8192};
+  const std::vector<int64_t> some = {512, 4096};
+  for (const Kind& kind : {Kind{ComputeType::kBF16, std::nullopt, every},
+                           Kind{ComputeType::kF32, std::nullopt, every},
+                           Kind{ComputeType::kBF16, DType::kU4G64, some},
+                           Kind{ComputeType::kBF16, DType::kU8G64, some},
+                           Kind{ComputeType::kF32, DType::kU4G64, some},
+                           Kind{ComputeType::kF32, DType::kU8G64, some}}) {
+    Ops& ops = by == AttentionBy::kDevice ? bench.device.ops(kind.compute)
+                                          : bench.device.host_ops(kind.compute);
+    const DType stored = StoredAs(kind.compute, kind.kv);
     for (const int64_t width : {64, 128}) {
       for (const int64_t queries : {1, 4, 8}) {
         const size_t index = rates.decode_attention.size();
-        rates.decode_attention.push_back(
-            {.compute = compute, .head_width = width, .queries_per_kv_head = queries, .bytes = {}});
-        for (const int64_t positions : {128, 512, 2048, 8192}) {
-          const int64_t request_bytes =
-              2 * kDecodeKvHeads * width * (compute == ComputeType::kF32 ? 4 : 2) * positions;
+        rates.decode_attention.push_back({.compute = kind.compute,
+                                          .kv = kind.kv,
+                                          .head_width = width,
+                                          .queries_per_kv_head = queries,
+                                          .bytes = {}});
+        for (const int64_t positions : kind.positions) {
+          const auto request_bytes =
+              static_cast<int64_t>(static_cast<double>(2 * kDecodeKvHeads * width * positions) *
+                                   StoredBits(stored) / 8.0);
           const auto probe = std::make_shared<AttentionProbe>(
               bench, ops,
-              Shape{.compute = compute,
+              Shape{.compute = kind.compute,
+                    .kv = kind.kv,
                     .kv_heads = kDecodeKvHeads,
                     .head_width = width,
                     .queries = queries,
@@ -162,9 +186,9 @@ void AddDecodeAttentionProbes(const ProbeBench& bench, AttentionBy by, ComputeRa
                         std::clamp(kDecodeBytes / request_bytes, kLeastRequests, kMostRequests),
                     .first = positions});
           measurements.push_back(
-              {.name = absl::StrCat("decode attention over ", positions, " positions, ",
-                                    ComputeTypeName(compute), ", heads of ", width, ", ", queries,
-                                    " a kv head"),
+              {.name = absl::StrCat("decode attention over ", positions, " positions of ",
+                                    DTypeName(stored), ", ", ComputeTypeName(kind.compute),
+                                    ", heads of ", width, ", ", queries, " a kv head"),
                .work =
                    [probe] {
                      probe->Attend();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/tensor_view.h"
 
@@ -71,6 +72,7 @@ EngineOptions OptionsFor(const EngineOptions& base, const BlockChoice& choice, c
                          int64_t layer_bytes) {
   const BlockSizes sizes = SizesOf(choice, workload);
   EngineOptions options = base;
+  options.kv_type = IsFloat(choice.kv) ? std::nullopt : std::optional<DType>(choice.kv);
   options.max_block_requests = sizes.max_block_requests;
   options.max_sweep_tokens = sizes.max_sweep_tokens;
   options.max_batch_tokens = sizes.max_batch_tokens;

@@ -52,7 +52,7 @@ double DecodeAttentionBytes(const ComputeRates& rates, int64_t head_width, int64
                             double positions) {
   const DecodeAttentionRate* attention =
       Nearest(rates.decode_attention, [&](const DecodeAttentionRate& rate) {
-        return OtherCompute(rate.compute) +
+        return OtherCompute(rate.compute) + (rate.kv ? 1e9 : 0.0) +
                static_cast<double>(std::abs(rate.head_width - head_width) +
                                    std::abs(rate.queries_per_kv_head - queries));
       });

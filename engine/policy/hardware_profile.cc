@@ -118,12 +118,16 @@ void CheckRates(FieldCheck& check, const std::string& field, const ComputeRates&
   CheckKinds(check, field + ".decode_attention", rates.decode_attention, needs_all ? 1 : 0,
              [](const DecodeAttentionRate& rate) {
                return absl::StrCat(ComputeTypeName(rate.compute), ", heads of ", rate.head_width,
-                                   " and ", rate.queries_per_kv_head, " queries a kv head");
+                                   " and ", rate.queries_per_kv_head, " queries a kv head",
+                                   rate.kv ? absl::StrCat(", kv ", DTypeName(*rate.kv)) : "");
              });
   for (size_t i = 0; i < rates.decode_attention.size(); ++i) {
     const DecodeAttentionRate& rate = rates.decode_attention[i];
     const std::string entry = at("decode_attention", i);
     check.Range(entry + "head_width", static_cast<double>(rate.head_width), 1, kMostHeadWidth);
+    if (rate.kv && IsFloat(*rate.kv)) {
+      check.Refuse(entry + "kv", absl::StrCat("is ", DTypeName(*rate.kv), ", no type of groups"));
+    }
     check.Range(entry + "queries_per_kv_head", static_cast<double>(rate.queries_per_kv_head), 1,
                 kMostHeadWidth);
     check.Curve(entry + kRatesField, kDecodeAttentionCurve, rate.bytes, 1);

@@ -45,9 +45,10 @@ struct MatmulRate {
 // of positions before the token.
 struct DecodeAttentionRate {
   ComputeType compute = ComputeType::kBF16;
+  std::optional<DType> kv = {};  // of keys and values that are packed; nothing: as computed
   int64_t head_width = 0;
   int64_t queries_per_kv_head = 1;
-  RateCurve bytes;  // by positions
+  RateCurve bytes;  // as stored, by positions
 };
 
 // Attention of prompts: floating-point operations per second (4 * head width a query head and pair

@@ -44,6 +44,9 @@ OrderedJson CurveToJson(const RateCurve& curve, const CurveFields& fields) {
   return points;
 }
 
+// Of attention to keys and values that are packed.
+constexpr char kKvField[] = "kv";
+
 OrderedJson RatesToJson(const ComputeRates& rates) {
   OrderedJson json = {{"matmul", OrderedJson::array()},
                       {"prompt_attention", OrderedJson::array()},
@@ -62,11 +65,14 @@ OrderedJson RatesToJson(const ComputeRates& rates) {
          {kRatesField, CurveToJson(rate.flops, kPromptAttentionCurve)}});
   }
   for (const DecodeAttentionRate& rate : rates.decode_attention) {
-    json["decode_attention"].push_back(
-        {{"compute", ComputeTypeName(rate.compute)},
-         {"head_width", rate.head_width},
-         {"queries_per_kv_head", rate.queries_per_kv_head},
-         {kRatesField, CurveToJson(rate.bytes, kDecodeAttentionCurve)}});
+    OrderedJson entry = {{"compute", ComputeTypeName(rate.compute)}};
+    if (rate.kv) {
+      entry[kKvField] = DTypeName(*rate.kv);
+    }
+    entry["head_width"] = rate.head_width;
+    entry["queries_per_kv_head"] = rate.queries_per_kv_head;
+    entry[kRatesField] = CurveToJson(rate.bytes, kDecodeAttentionCurve);
+    json["decode_attention"].push_back(std::move(entry));
   }
   for (const UnpackRate& rate : rates.unpack) {
     json["unpack"].push_back({{"weights", DTypeName(rate.dtype)},
@@ -158,15 +164,15 @@ ComputeType ReadCompute(JsonReader& reader) {
   return ComputeType::kF32;
 }
 
-DType ReadDType(JsonReader& reader) {
-  const std::string text = reader.RequiredText("weights");
+DType ReadDType(JsonReader& reader, const char* name) {
+  const std::string text = reader.RequiredText(name);
   for (int64_t number = 0; number <= UINT8_MAX; ++number) {
     const std::optional<DType> dtype = StoredDType(number);
     if (dtype && text == DTypeName(*dtype)) {
       return *dtype;
     }
   }
-  reader.Refuse("weights", "is not a type of weights, as BF16 or Q4_K");
+  reader.Refuse(name, "is not a stored type, as BF16 or U4G64");
   return DType::kF32;
 }
 
@@ -207,7 +213,7 @@ absl::StatusOr<ComputeRates> ReadRates(const Json& parent, const char* name) {
           *member, what, "matmul", {"compute", "weights", "inputs", kRatesField},
           [](JsonReader& reader, const Json& json, const std::string& at, MatmulRate& entry) {
             entry.compute = ReadCompute(reader);
-            entry.weights = ReadDType(reader);
+            entry.weights = ReadDType(reader, "weights");
             entry.inputs = reader.RequiredInteger("inputs", -kAny, kAny);
             ASSIGN_OR_RETURN(entry.flops, ReadCurve(json, at, kRatesField, kMatmulCurve));
             return absl::OkStatus();
@@ -227,10 +233,13 @@ absl::StatusOr<ComputeRates> ReadRates(const Json& parent, const char* name) {
       rates.decode_attention,
       ReadEntries<DecodeAttentionRate>(
           *member, what, "decode_attention",
-          {"compute", "head_width", "queries_per_kv_head", kRatesField},
+          {"compute", kKvField, "head_width", "queries_per_kv_head", kRatesField},
           [](JsonReader& reader, const Json& json, const std::string& at,
              DecodeAttentionRate& entry) {
             entry.compute = ReadCompute(reader);
+            if (json.contains(kKvField)) {
+              entry.kv = ReadDType(reader, kKvField);
+            }
             entry.head_width = reader.RequiredInteger("head_width", -kAny, kAny);
             entry.queries_per_kv_head = reader.RequiredInteger("queries_per_kv_head", -kAny, kAny);
             ASSIGN_OR_RETURN(entry.bytes, ReadCurve(json, at, kRatesField, kDecodeAttentionCurve));
@@ -242,7 +251,7 @@ absl::StatusOr<ComputeRates> ReadRates(const Json& parent, const char* name) {
                               [](JsonReader& reader, const Json& /*json*/,
                                  const std::string& /*at*/, UnpackRate& entry) {
                                 entry.compute = ReadCompute(reader);
-                                entry.dtype = ReadDType(reader);
+                                entry.dtype = ReadDType(reader, "weights");
                                 entry.elements_per_s = AnyNumber(reader, "elements_per_s");
                                 return absl::OkStatus();
                               }));

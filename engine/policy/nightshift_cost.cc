@@ -19,6 +19,7 @@
 #include "engine/policy/sweep_costs.h"
 #include "engine/policy/work_rates.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/kv_page.h"
 
 namespace nightshift {
 namespace {
@@ -515,13 +516,13 @@ struct WorkingForms {
 };
 
 WorkingForms WorkingFormsOf(const EngineOptions& options, const PackManifest& manifest,
-                            std::optional<DType> kv, double committed_pages) {
+                            double committed_pages) {
   const int64_t pages =
       std::min(static_cast<int64_t>(std::ceil(committed_pages)), int64_t{1} << 40);
   const auto bytes = [&](const TierShares& activations, const KvPages& of) {
     EngineOptions with = options;
     with.tiers.activations = activations;
-    return WorkingBytesOf(with, manifest, kv, /*streams_weights=*/true, of);
+    return WorkingBytesOf(with, manifest, /*streams_weights=*/true, of);
   };
   const TierShares on_device{.device = 1.0, .host = 0.0};
   const WorkingBytes base = bytes(on_device, {.device = pages});
@@ -612,17 +613,15 @@ absl::StatusOr<PlacementProgram> NightshiftCost::Program(const BlockChoice& choi
         choice.batch_requests, " and chunks of ", choice.chunk_tokens, " tokens: a block has 1 to ",
         kMostBlock, " requests, a batch no more than its block"));
   }
-  if (choice.kv >= DType::kQ2K) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("plan ", model_.name, " with keys and values as ", DTypeName(choice.kv),
-                     ": super-blocks are for weights"));
+  if (!IsKvType(choice.kv, compute_type_)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "plan ", model_.name, " with keys and values as ", DTypeName(choice.kv),
+        ": computed in ", ComputeTypeName(compute_type_),
+        " they can be kept as such, as U4G64 or as U8G64"));
   }
   const Form& form = *found->second;
   const ModelConfig& config = form.manifest.config;
-  KvPageLayout kv = KvLayoutOf(config, compute_type_);
-  const std::optional<DType> kv_type =
-      choice.kv == kv.dtype ? std::nullopt : std::optional<DType>(choice.kv);
-  kv.dtype = choice.kv;
+  const KvPageLayout kv = KvLayoutOf(config, compute_type_, choice.kv);
   const bool unified = hardware_.unified_memory;
   const WorkRates rates(hardware_, compute_type_);
   const SweepCosts costs({.config = config,
@@ -661,7 +660,7 @@ absl::StatusOr<PlacementProgram> NightshiftCost::Program(const BlockChoice& choi
     }
   }
   const double kv_bytes = job.committed_pages * Count(KvCache::PageBytes(kv, form.layers));
-  const WorkingForms working = WorkingFormsOf(options, form.manifest, kv_type, job.committed_pages);
+  const WorkingForms working = WorkingFormsOf(options, form.manifest, job.committed_pages);
   const double aside = kAsideSlots * form.shard_bytes;
   const auto row = [&](Tier tier, const char* name, LinearForm bytes, int64_t capacity) {
     bytes.constant += kRounding;

@@ -196,7 +196,7 @@ absl::Status WhatWouldFit(const CostModel& model, const SearchSpace& space, absl
   if (!absl::IsResourceExhausted(lacking)) {
     return lacking;
   }
-  for (const DType kv : {space.kv.front(), DType::kI8G32, DType::kU4G64}) {
+  for (const DType kv : {space.kv.front(), DType::kU8G64, DType::kU4G64}) {
     for (const DType weights : {space.weights.front(), DType::kI8G32, DType::kU4G64}) {
       SearchSpace other = space;
       other.weights = {weights};

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -35,6 +36,8 @@ struct RunRequest {
   std::string name;    // of the model, in messages
   EngineOptions base;  // pack, compute type and budgets; and what the user has fixed
   FixedOptions fixed;
+  // Of keys and values that may be used, in order of preference; empty: the base's only.
+  std::vector<DType> kv_types = {};
   const HardwareProfile& hardware;
   WorkloadProfile workload;
   // Every request has to fit: prompt and most output tokens of the largest.

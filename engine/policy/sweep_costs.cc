@@ -78,7 +78,8 @@ AttentionLoad SweepCosts::LoadOfKind(const Span& span, bool slides) const {
   if (span.num_tokens == 1) {
     WorkRates::DecodeAttention work{.head_width = config.head_width,
                                     .queries_per_kv_head = config.num_heads / config.num_kv_heads,
-                                    .bytes = elements * StoredBits(model_.kv.dtype) / 8.0,
+                                    .kv = model_.kv.dtype,
+                                    .elements = elements,
                                     .positions = positions,
                                     .on_host = false};
     load.device_seconds = rates_.DecodeAttentionSeconds(work);
@@ -89,10 +90,10 @@ AttentionLoad SweepCosts::LoadOfKind(const Span& span, bool slides) const {
     const double flops =
         4.0 * Count(config.num_heads * config.head_width) * VisiblePairs(first, rows, window);
     load.device_seconds = rates_.PromptAttentionSeconds(config.head_width, flops, first + rows);
+    if (!rates_.AttendsTo(model_.kv.dtype, false)) {
+      load.device_seconds += rates_.UnpackSeconds(model_.kv.dtype, elements);
+    }
     load.host_seconds = load.device_seconds;
-  }
-  if (!IsFloat(model_.kv.dtype)) {
-    load.device_seconds += rates_.UnpackSeconds(model_.kv.dtype, elements);
   }
   const int64_t end = span.first_position + span.num_tokens;
   const int64_t seen =

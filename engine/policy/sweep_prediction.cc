@@ -40,7 +40,7 @@ SweepPredictor::SweepPredictor(const PackManifest& manifest, const EngineOptions
       work_(WorkOfPlan(manifest, plan_, options)),
       costs_({.config = config_,
               .work = work_,
-              .kv = KvLayoutOf(config_, options.compute_type),
+              .kv = KvLayoutOf(config_, options.compute_type, options.kv_type),
               .unified_memory = options.tiers.unified_memory(),
               .compute_seconds_per_read_byte = 0.0},
              rates_),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,7 +47,7 @@ class Simulation {
         layers_(config_),
         rates_(machine.hardware, options.compute_type),
         work_(WorkOfPlan(machine.manifest, plan_, options)),
-        costs_(CostModelOf(machine), rates_),
+        costs_(CostModel(), rates_),
         timing_(plan_, costs_) {}
 
   absl::StatusOr<SimulatedRun> Run() {
@@ -56,12 +57,10 @@ class Simulation {
   }
 
  private:
-  SweepCosts::Model CostModelOf(const SimulatedMachine& machine) const {
-    KvPageLayout kv = KvLayoutOf(config_, options_.compute_type);
-    kv.dtype = machine.kv.value_or(kv.dtype);
+  SweepCosts::Model CostModel() const {
     return {.config = config_,
             .work = work_,
-            .kv = kv,
+            .kv = KvLayoutOf(config_, options_.compute_type, options_.kv_type),
             .unified_memory = options_.tiers.unified_memory(),
             .compute_seconds_per_read_byte = 0.0};
   }
@@ -235,8 +234,7 @@ absl::StatusOr<SimulatedRun> SimulateRun(const SimulatedMachine& machine,
   }
   WorkloadProfile merged = workload;
   merged.Merge(kMostClasses);
-  ASSIGN_OR_RETURN(MemoryPlan plan,
-                   PlanMemory(options, machine.manifest, machine.name, machine.kv));
+  ASSIGN_OR_RETURN(MemoryPlan plan, PlanMemory(options, machine.manifest, machine.name));
   return Simulation(machine, options, merged, std::move(plan)).Run();
 }
 

@@ -15,7 +15,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,7 +26,6 @@
 #include "engine/policy/sweep_costs.h"
 #include "engine/policy/workload_profile.h"
 #include "engine/schedule/sweep_steps.h"
-#include "kernels/dtype.h"
 
 namespace nightshift {
 
@@ -36,7 +34,6 @@ struct SimulatedMachine {
   std::string name;       // of the model, in messages
   EngineOptions options;  // budgets, shares, schedule; paths and threads are not looked at
   const HardwareProfile& hardware;
-  std::optional<DType> kv = {};  // as PlanMemory
 };
 
 struct SimulatedRun {

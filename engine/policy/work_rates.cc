@@ -93,18 +93,31 @@ double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, doubl
   return FactorOf(LaneId::kCompute) * flops / rate->flops.At(std::max(tokens, 1.0));
 }
 
+const ComputeRates& WorkRates::RatesOf(bool on_host) const {
+  return on_host && !profile_.host.decode_attention.empty() ? profile_.host : profile_.device;
+}
+
+bool WorkRates::AttendsTo(DType kv, bool on_host) const {
+  return IsFloat(kv) || std::ranges::any_of(RatesOf(on_host).decode_attention,
+                                            [&](const auto& entry) { return entry.kv == kv; });
+}
+
 double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
-  const bool by_host = work.on_host && !profile_.host.decode_attention.empty();
-  const ComputeRates& rates = by_host ? profile_.host : profile_.device;
+  const bool attends = AttendsTo(work.kv, work.on_host);
+  const std::optional<DType> kv =
+      attends && !IsFloat(work.kv) ? std::optional<DType>(work.kv) : std::nullopt;
   const DecodeAttentionRate* rate =
-      Nearest(rates.decode_attention, [&](const DecodeAttentionRate& entry) {
-        return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+      Nearest(RatesOf(work.on_host).decode_attention, [&](const DecodeAttentionRate& entry) {
+        return (entry.kv == kv ? 0.0 : 2.0 * kOtherKind) +
+               (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
                2.0 * Doublings(entry.head_width, work.head_width) +
                Doublings(entry.queries_per_kv_head, work.queries_per_kv_head);
       });
   CHECK(rate != nullptr);
   const LaneId lane = work.on_host ? LaneId::kHostAttention : LaneId::kCompute;
-  return FactorOf(lane) * work.bytes / rate->bytes.At(std::max(work.positions, 1.0));
+  const double bytes = work.elements * StoredBits(work.kv) / 8.0;
+  const double unpacking = attends ? 0.0 : UnpackSeconds(work.kv, work.elements);
+  return unpacking + FactorOf(lane) * bytes / rate->bytes.At(std::max(work.positions, 1.0));
 }
 
 double WorkRates::UnpackSeconds(DType stored, double elements) const {

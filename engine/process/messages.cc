@@ -20,6 +20,11 @@ struct WireEnum<ComputeType> {
   static constexpr ComputeType kLast = ComputeType::kBF16;
 };
 template <>
+struct WireEnum<DType> {
+  static constexpr DType kFirst = DType::kF32;
+  static constexpr DType kLast = DType::kQ6K;
+};
+template <>
 struct WireEnum<DiskBackend> {
   static constexpr DiskBackend kFirst = DiskBackend::kIoUring;
   static constexpr DiskBackend kLast = DiskBackend::kThreads;
@@ -77,10 +82,10 @@ void WalkFields(Wire& wire, T& value) {
 
 template <typename Wire, Fields<EngineOptions> T>
 void WalkFields(Wire& wire, T& value) {
-  auto& [pack_path, compute_type, num_threads, memory_budget_bytes, weight_budget_bytes,
+  auto& [pack_path, compute_type, kv_type, num_threads, memory_budget_bytes, weight_budget_bytes,
          weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens, prompt_chunk_tokens,
          max_block_requests, share_prefixes, tiers] = value;
-  wire(pack_path, compute_type, num_threads, memory_budget_bytes, weight_budget_bytes,
+  wire(pack_path, compute_type, kv_type, num_threads, memory_budget_bytes, weight_budget_bytes,
        weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens, prompt_chunk_tokens,
        max_block_requests, share_prefixes, tiers);
 }

@@ -15,6 +15,7 @@
 #include "kernels/cpu/attention_multiply-inl.h"
 #include "kernels/cpu/attention_scores-inl.h"
 #include "kernels/cpu/attention_values-inl.h"
+#include "kernels/cpu/packed_attention-inl.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,7 +108,9 @@ void AttendInPlace(const AttentionTask& task, const TaskArrays& arrays) {
 void AttendTaskSimd(const AttentionTask& task) {
   const TaskArrays arrays(task);
   StartQueries(task, arrays);
-  if (task.in_place) {
+  if (task.args->layout.is_packed()) {
+    AttendPacked(task, arrays);
+  } else if (task.in_place) {
     AttendInPlace(task, arrays);
   } else {
     AttendLaidOut(task, arrays);

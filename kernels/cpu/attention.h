@@ -15,7 +15,7 @@ struct AttentionTask {
   int64_t num_rows = 0;
   int64_t first_head = 0;  // kv heads
   int64_t num_heads = 0;   // 1 unless in place
-  bool uses_dots = false;  // by VDPBF16PS: queries and weights rounded to bf16; KV is bf16
+  bool uses_dots = false;  // by VDPBF16PS: queries and weights rounded to bf16; KV is not f32
   // Keys and values are taken as they lie in the pages, which pays for few queries; else each tile
   // is laid out first. The bits are the same.
   bool in_place = false;

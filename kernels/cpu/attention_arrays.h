@@ -38,14 +38,18 @@ inline float* QueryRow(const AttentionTask& task, const MatrixView& matrix, int6
          (kv_head * group + query % group) * task.args->layout.head_width;
 }
 
-// Outputs of a query lie in panels: one of the padded head width, or with dots as many of 64 as the
-// width takes.
+// Outputs of a query lie in panels: one of the padded head width, or, with dots and of packed pages
+// (whose groups they are), as many of 64 as the width takes.
+inline bool HasPanels(const AttentionTask& task) {
+  return task.uses_dots || task.args->layout.is_packed();
+}
+
 inline int64_t PanelWidth(const AttentionTask& task) {
-  return task.uses_dots ? kPanelOutputs : PaddedHeadWidth(*task.args);
+  return HasPanels(task) ? kPanelOutputs : PaddedHeadWidth(*task.args);
 }
 
 inline int64_t NumPanels(const AttentionTask& task) {
-  return task.uses_dots ? RoundUp(task.args->layout.head_width, kPanelOutputs) / kPanelOutputs : 1;
+  return HasPanels(task) ? RoundUp(task.args->layout.head_width, kPanelOutputs) / kPanelOutputs : 1;
 }
 
 // The arrays of one task, carved from its scratch. Q queries, W the padded head width, of a panel
@@ -66,15 +70,22 @@ struct TaskArrays {
     tile_max = max_score + queries;
     sum = tile_max + queries;
     tile_sum = sum + queries;
+    parts = tile_sum + queries;
+    numbers = parts + queries * kTileKeys;
+    bases = numbers + NumPanels(task) * 2 * kTileKeys;
+    q_sums = bases + queries;
   }
   static int64_t Floats(const AttentionTask& task) {
     const int64_t width = NumPanels(task) * PanelWidth(task);
+    const int64_t queries = RoundUp(NumQueries(task), 16);
+    const int64_t of_packed = queries * (kTileKeys + 1 + NumPanels(task)) + 2 * width;
     return (task.in_place ? 0 : 2) * width * kTileKeys +
-           RoundUp(NumQueries(task), 16) * (3 * width + 3 * kTileKeys / 2 + 4);
+           queries * (3 * width + 3 * kTileKeys / 2 + 4) +
+           (task.args->layout.is_packed() ? of_packed : 0);
   }
 
   float* keys;       // [D][64], transposed; dots: [D/2][64][2]; in place: none
-  float* values;     // [64][W]; dots: [W/64][32][64][2]; in place: none
+  float* values;     // [64][W], packed [W/64][64][64]; dots: [W/64][32][64][2]; in place: none
   float* q;          // [Q][W]; dots: [W/64][Q][64]; in place: see LoadQueriesInPlace
   float* scores;     // [Q][64], then weights exp(score - tile_max)
   float* weights;    // dots: [Q][64], the same as bf16
@@ -84,6 +95,11 @@ struct TaskArrays {
   float* tile_max;   // [Q]; then the factor of the tile
   float* sum;        // [Q] of weights, of all tiles so far
   float* tile_sum;   // [Q]; then the factor of what is merged so far
+  // Of packed pages only; a group of dimensions is a panel.
+  float* parts;    // [Q][64]: q . codes of a group; then weight * scale
+  float* numbers;  // [panels][2][64]: scales and minimums of a head's keys, then of its values
+  float* bases;    // [Q]: sum of weight * minimum of a group
+  float* q_sums;   // [panels][Q]: of the queries as they are multiplied
 };
 
 // 64 keys, and which of them and of the task's rows take part.

@@ -70,7 +70,7 @@ void SoftmaxQueries(const AttentionTask& task, const TaskArrays& arrays, const K
       SoftmaxTile<false>(*task.args, weights, keys, arrays.tile_max + query,
                          arrays.tile_sum + query);
     }
-    if (task.uses_dots) {
+    if (task.uses_dots && !task.args->layout.is_packed()) {
       RoundForDots(weights, kTileKeys, reinterpret_cast<std::byte*>(arrays.weights + query * 32));
     }
   }

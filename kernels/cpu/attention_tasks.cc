@@ -41,7 +41,8 @@ std::vector<AttentionTask> CutAttention(const AttentionArgs& args, bool uses_dot
   for (const AttentionSpan& span : args.spans) {
     for (int64_t row = 0; row < span.num_rows; row += most_rows) {
       const int64_t rows = std::min(most_rows, span.num_rows - row);
-      const bool in_place = rows * group <= kFewQueries && args.layout.head_width % 16 == 0;
+      const bool in_place = rows * group <= kFewQueries &&
+                            (args.layout.is_packed() || args.layout.head_width % 16 == 0);
       const int64_t heads =
           in_place ? std::clamp<int64_t>(kInPlaceQueries / (rows * group), 1, most_heads) : 1;
       for (int64_t head = 0; head < kv_heads; head += heads) {

@@ -12,6 +12,7 @@
 #include "kernels/cpu/gather_row.h"
 #include "kernels/cpu/head_reduce.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/packed_store.h"
 #include "kernels/cpu/row_ops.h"
 #include "kernels/group_format.h"
 
@@ -269,12 +270,37 @@ void CpuOps::Rope(const RopeArgs& args) {
   });
 }
 
+// Codes of neighbouring positions share bytes: a page's rows are one thread's.
+void CpuOps::StorePackedKv(const StoreKvArgs& args) {
+  std::vector<PackedRows> runs;
+  for (const AttentionSpan& span : args.spans) {
+    for (int64_t done = 0; done < span.num_rows;) {
+      const int64_t position = span.first_position + done;
+      const int64_t slot = position % kPagePositions;
+      const int64_t rows = std::min(kPagePositions - slot, span.num_rows - done);
+      runs.push_back({.layout = args.layout,
+                      .k = args.k.Rows(span.first_row + done, rows),
+                      .v = args.v.Rows(span.first_row + done, rows),
+                      .first_slot = slot,
+                      .page = span.pages[static_cast<size_t>(position / kPagePositions)]});
+      done += rows;
+    }
+  }
+  const int64_t mean_rows = args.k.rows / std::max<int64_t>(1, static_cast<int64_t>(runs.size()));
+  ForEachRow(static_cast<int64_t>(runs.size()), 8 * args.k.columns * mean_rows,
+             [&](int64_t index, int) { StorePackedRows(runs[static_cast<size_t>(index)]); });
+}
+
 void CpuOps::StoreKv(const StoreKvArgs& args) {
   const KvPageLayout& layout = args.layout;
-  CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
+  CHECK(IsKvType(layout.dtype, compute_type_));
   CHECK_EQ(args.k.columns, layout.kv_heads * layout.head_width);
   CheckSameShape(args.k, args.v);
   const std::vector<SpanRow> rows = ListRows(args.spans, args.k.rows);
+  if (layout.is_packed()) {
+    StorePackedKv(args);
+    return;
+  }
   const int64_t element_bytes = FloatBytes(layout.dtype);
   ForEachRow(static_cast<int64_t>(rows.size()), 2 * args.k.columns, [&](int64_t index, int) {
     const auto& [span, row] = rows[static_cast<size_t>(index)];
@@ -293,7 +319,7 @@ void CpuOps::StoreKv(const StoreKvArgs& args) {
 
 void CpuOps::Attention(const AttentionArgs& args) {
   const KvPageLayout& layout = args.layout;
-  CHECK(layout.dtype == DType::kF32 || layout.dtype == DType::kBF16);
+  CHECK(IsKvType(layout.dtype, compute_type_));
   CHECK_GE(layout.kv_heads, 1);
   CHECK_EQ(args.num_heads % layout.kv_heads, 0);
   CHECK_GE(args.window, 0);
@@ -304,7 +330,7 @@ void CpuOps::Attention(const AttentionArgs& args) {
     CHECK_LE(span.first_position + span.num_rows, pages * kPagePositions);
     CHECK_LE(span.first_row + span.num_rows, args.q.rows);
   }
-  const bool uses_dots = has_bf16_dots_ && layout.dtype == DType::kBF16;
+  const bool uses_dots = has_bf16_dots_ && layout.dtype != DType::kF32;
   const std::vector<AttentionTask> tasks = CutAttention(args, uses_dots, pool_.num_threads());
   pool_.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int worker) {
     AttentionTask task = tasks[static_cast<size_t>(index)];

@@ -57,6 +57,7 @@ class CpuOps : public Ops {
   template <typename Body>
   void ForEachRow(int64_t rows, int64_t row_work, const Body& body);
   TileKind TileKindOf(DType weight_type) const;
+  void StorePackedKv(const StoreKvArgs& args);
   void PackRows(const PackArgs& args);
   // The packed rows of x, block by block of kMaxMatMulRows; those of the call before with `same_x`.
   const std::byte* PackInputs(MatrixView x, TileKind kind, bool same_x);

@@ -60,8 +60,9 @@ void AppendAttention(std::string& text, const ComputeRates& rates) {
 void AppendDecodeAttention(std::string& text, const ComputeRates& rates) {
   for (const DecodeAttentionRate& rate : rates.decode_attention) {
     AppendCurve(text,
-                absl::StrCat("  ", ComputeTypeName(rate.compute), ", ", rate.head_width, ", ",
-                             rate.queries_per_kv_head, " a kv head"),
+                absl::StrCat("  ", ComputeTypeName(rate.compute),
+                             rate.kv ? absl::StrCat(" of ", DTypeName(*rate.kv)) : "", ", ",
+                             rate.head_width, ", ", rate.queries_per_kv_head, " a kv head"),
                 rate.bytes, false);
   }
 }

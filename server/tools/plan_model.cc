@@ -129,15 +129,12 @@ absl::StatusOr<SimulatedRun> Simulate(const PlanModelOptions& options, const Pla
   const TierBudgets budgets = {.device = hardware.unified_memory ? 0 : hardware.device_bytes,
                                .host = hardware.host_bytes,
                                .disk = hardware.disk_bytes};
-  SimulatedMachine simulated = {
+  const SimulatedMachine simulated = {
       .manifest = model.forms.forms.at(plan.choice.weights),
       .name = model.name,
       .options = OptionsFor({}, plan.choice, plan.shares, budgets, workload,
                             cost->LayerBytes(plan.choice.weights)),
       .hardware = hardware};
-  if (plan.choice.kv != DType::kBF16) {
-    simulated.kv = plan.choice.kv;
-  }
   return SimulateRun(simulated, workload);
 }
 

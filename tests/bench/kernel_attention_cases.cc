@@ -1,11 +1,14 @@
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "kernels/kv_page.h"
 #include "kernels/panel_layout.h"
 #include "tests/bench/kernel_bench.h"
 
@@ -15,6 +18,7 @@ namespace {
 // Requests in pages of one layer, 8 kv heads of width 128; of each the last `rows` are attended.
 struct AttentionShape {
   ComputeType compute = ComputeType::kBF16;
+  std::optional<DType> kv = {};  // packed
   int64_t requests = 1;
   int64_t rows = 1;
   int64_t keys = 0;       // of a request
@@ -25,7 +29,8 @@ struct AttentionShape {
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionShape& shape)
-      : layout_{.dtype = shape.compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16,
+      : layout_{.dtype = shape.kv.value_or(shape.compute == ComputeType::kF32 ? DType::kF32
+                                                                              : DType::kBF16),
                 .kv_heads = 8,
                 .head_width = 128},
         heads_(layout_.kv_heads * shape.group),
@@ -88,12 +93,13 @@ class AttentionCase {
 };
 
 // One row a request over 1024 keys: the pages, larger than any cache, are read once.
-void RunDecode(KernelBench& bench, ComputeType compute, int64_t group) {
-  const std::string name =
-      absl::StrFormat("attention decode %s GQA %d, 64 rows of 1024 keys, 8 kv heads of 128",
-                      ComputeTypeName(compute), group);
+void RunDecode(KernelBench& bench, ComputeType compute, std::optional<DType> kv, int64_t group) {
+  const std::string name = absl::StrFormat(
+      "attention decode %s%s GQA %d, 64 rows of 1024 keys, 8 kv heads of 128",
+      ComputeTypeName(compute), kv ? absl::StrCat(" kv ", KvTypeName(*kv)) : "", group);
   if (!bench.Wants(name)) return;
-  AttentionCase attention({.compute = compute, .requests = 64, .keys = 1024, .group = group});
+  AttentionCase attention(
+      {.compute = compute, .kv = kv, .requests = 64, .keys = 1024, .group = group});
   bench.CompareWithRoof(
       name, [&] { attention.Run(bench.ops(compute)); }, attention.work(), compute);
 }
@@ -110,11 +116,12 @@ void RunRagged(KernelBench& bench, ComputeType compute) {
 }
 
 // Against the matmul rate: 2048 rows by a 1B model's projection.
-void RunPrompt(KernelBench& bench, ComputeType compute) {
-  const std::string name = absl::StrFormat("attention prompt %s 2048 tokens, 32:8 heads of 128",
-                                           ComputeTypeName(compute));
+void RunPrompt(KernelBench& bench, ComputeType compute, std::optional<DType> kv) {
+  const std::string name = absl::StrFormat(
+      "attention prompt %s%s 2048 tokens, 32:8 heads of 128", ComputeTypeName(compute),
+      kv ? absl::StrCat(" kv ", KvTypeName(*kv)) : "");
   if (!bench.Wants(name)) return;
-  AttentionCase attention({.compute = compute, .rows = 2048, .keys = 2048});
+  AttentionCase attention({.compute = compute, .kv = kv, .rows = 2048, .keys = 2048});
   const DType type = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
   const Bytes weights(PanelElements(2048, 2048) * FloatBytes(type));
   const WeightShardView weight = {weights.data(), type, 0, 2048, 2048};
@@ -140,9 +147,12 @@ void RunThreads(KernelBench& bench, const std::string& what, const AttentionShap
 
 void RunAttentionCases(KernelBench& bench) {
   for (const ComputeType compute : {ComputeType::kBF16, ComputeType::kF32}) {
-    RunPrompt(bench, compute);
-    for (const int64_t group : {1, 4, 8}) {
-      RunDecode(bench, compute, group);
+    for (const std::optional<DType> kv :
+         {std::optional<DType>(), std::optional(DType::kU8G64), std::optional(DType::kU4G64)}) {
+      RunPrompt(bench, compute, kv);
+      for (const int64_t group : {1, 4, 8}) {
+        RunDecode(bench, compute, kv, group);
+      }
     }
     RunRagged(bench, compute);
   }

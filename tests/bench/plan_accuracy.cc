@@ -137,8 +137,7 @@ absl::Status Run(const Setting& setting, const HardwareProfile& machine) {
   ASSIGN_OR_RETURN(const SimulatedRun run, SimulateRun({.manifest = pack->manifest(),
                                                         .name = setting.name,
                                                         .options = options,
-                                                        .hardware = hardware,
-                                                        .kv = {}},
+                                                        .hardware = hardware},
                                                        setting.workload));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(options));
   ASSIGN_OR_RETURN(const JobTime time,

@@ -131,16 +131,16 @@ TEST_F(MemoryPlanTest, SaysWhatAnEngineTakesFromItsPools) {
   expect_taken();
 }
 
-TEST_F(MemoryPlanTest, CompressedKeysAndValuesOfAPlanTakeTheirBytes) {
+TEST_F(MemoryPlanTest, PackedKeysAndValuesTakeTheirBytes) {
   const PackManifest manifest = ManifestOf(FindKnownShape("1b").value(), DType::kBF16);
-  const KvPageLayout plain = KvLayoutOf(manifest.config, ComputeType::kBF16);
-  KvPageLayout packed = plain;
-  packed.dtype = DType::kU4G64;
+  const KvPageLayout plain = KvLayoutOf(manifest.config, ComputeType::kBF16, std::nullopt);
+  const KvPageLayout packed = KvLayoutOf(manifest.config, ComputeType::kBF16, DType::kU4G64);
   EXPECT_EQ(plain.page_bytes(), 2 * 32768);
   EXPECT_EQ(packed.page_bytes(), 2 * 12288);  // 4.5 bits of 16, in blocks of 4 KiB
   options_.memory_budget_bytes = 4096 * kMiB;
   const auto pages = [&](std::optional<DType> kv) {
-    const auto plan = PlanMemory(options_, manifest, "1b", kv);
+    options_.kv_type = kv;
+    const auto plan = PlanMemory(options_, manifest, "1b");
     EXPECT_OK(plan);
     return plan.ok() ? static_cast<double>(plan->kv_pages.total()) : 0.0;
   };
@@ -165,6 +165,12 @@ TEST_F(MemoryPlanTest, RefusesSharesAndBudgetsThatMakeNoSense) {
   expect_refused("device");
   options_.tiers.upload_bytes_per_s = -1.0;
   expect_refused("upload_bytes_per_s");
+  options_.kv_type = DType::kI4G64;
+  expect_refused("kv_type is I4G64");
+  options_.kv_type = DType::kBF16;
+  options_.compute_type = ComputeType::kF32;
+  expect_refused("kv_type is BF16");
+  options_.kv_type = DType::kU4G64;
   EXPECT_OK(options_.Validate());
 }
 

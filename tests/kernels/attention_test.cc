@@ -75,11 +75,25 @@ std::vector<float> RowsOf(const std::vector<float>& values, int64_t columns, int
   return {values.begin() + first * columns, values.begin() + (first + count) * columns};
 }
 
+// How ops compute, and what pages hold.
+struct PageType {
+  ComputeType compute;
+  DType dtype;
+};
+
+constexpr PageType kF32Pages = {ComputeType::kF32, DType::kF32};
+constexpr PageType kFloatPages[] = {kF32Pages, {ComputeType::kBF16, DType::kBF16}};
+constexpr PageType kPageTypes[] = {kF32Pages,
+                                   {ComputeType::kBF16, DType::kBF16},
+                                   {ComputeType::kF32, DType::kU4G64},
+                                   {ComputeType::kBF16, DType::kU4G64},
+                                   {ComputeType::kF32, DType::kU8G64},
+                                   {ComputeType::kBF16, DType::kU8G64}};
+
 class AttentionTest : public CpuTargetTest {
  protected:
-  static KvPageLayout LayoutOf(const Sequence& sequence, ComputeType compute) {
-    const DType dtype = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
-    return {.dtype = dtype, .kv_heads = sequence.kv_heads, .head_width = sequence.width};
+  static KvPageLayout LayoutOf(const Sequence& sequence, PageType type) {
+    return {.dtype = type.dtype, .kv_heads = sequence.kv_heads, .head_width = sequence.width};
   }
 
   // Stores and attends tokens [first, first + count), the next of the sequence, in one call.
@@ -105,32 +119,36 @@ class AttentionTest : public CpuTargetTest {
     return out.values();
   }
 
-  static std::vector<float> Attend(Device& device, ComputeType compute, const Sequence& sequence,
+  static std::vector<float> Attend(Device& device, PageType type, const Sequence& sequence,
                                    int64_t chunk) {
-    const KvPageLayout layout = LayoutOf(sequence, compute);
+    const KvPageLayout layout = LayoutOf(sequence, type);
     Pages pages(layout, sequence.tokens);
     std::vector<float> out;
     for (int64_t first = 0; first < sequence.tokens; first += chunk) {
       if (sequence.window > 0) pages.DropBefore(first + 1 - sequence.window);
       const int64_t count = std::min(chunk, sequence.tokens - first);
-      const auto part = AttendChunk(device.ops(compute), layout, sequence, pages, first, count);
+      const auto part = AttendChunk(device.ops(type.compute), layout, sequence, pages, first, count);
       out.insert(out.end(), part.begin(), part.end());
     }
     return out;
   }
 
-  void ExpectOracle(Device& device, ComputeType compute, const Sequence& sequence) {
-    SCOPED_TRACE(std::string(ComputeTypeName(compute)) + " tokens " +
-                 std::to_string(sequence.tokens) + " heads " + std::to_string(sequence.heads) +
-                 ":" + std::to_string(sequence.kv_heads) + " width " +
-                 std::to_string(sequence.width));
-    const DType stored = LayoutOf(sequence, compute).dtype;
+  void ExpectOracle(Device& device, PageType type, const Sequence& sequence) {
+    SCOPED_TRACE(std::string(ComputeTypeName(type.compute)) + " of " + DTypeName(type.dtype) +
+                 " tokens " + std::to_string(sequence.tokens) + " heads " +
+                 std::to_string(sequence.heads) + ":" + std::to_string(sequence.kv_heads) +
+                 " width " + std::to_string(sequence.width));
     // Dots take bf16, whose last bit is 2^-7 of the first: rounding is off by half of that.
-    const bool rounds = GetParam() == kBF16DotsTarget && compute == ComputeType::kBF16;
-    ExpectWithin(Attend(device, compute, sequence, sequence.tokens),
-                 naive::Attention({.q = rounds ? naive::RoundTo(stored, sequence.q) : sequence.q,
-                                   .keys = naive::RoundTo(stored, sequence.k),
-                                   .values = naive::RoundTo(stored, sequence.v),
+    const bool rounds = GetParam() == kBF16DotsTarget && type.compute == ComputeType::kBF16;
+    const naive::StoredKv keys = naive::StoreKv(type.dtype, sequence.k, sequence.width);
+    const naive::StoredKv values = naive::StoreKv(type.dtype, sequence.v, sequence.width);
+    ExpectWithin(Attend(device, type, sequence, sequence.tokens),
+                 naive::Attention({.q = rounds ? naive::RoundTo(DType::kBF16, sequence.q)
+                                               : sequence.q,
+                                   .keys = keys.values,
+                                   .values = values.values,
+                                   .key_magnitudes = keys.magnitudes,
+                                   .value_magnitudes = values.magnitudes,
                                    .num_heads = sequence.heads,
                                    .kv_heads = sequence.kv_heads,
                                    .head_width = sequence.width,
@@ -141,14 +159,14 @@ class AttentionTest : public CpuTargetTest {
   }
 };
 
-constexpr ComputeType kComputeTypes[] = {ComputeType::kF32, ComputeType::kBF16};
-
 TEST_P(AttentionTest, AgreesWithTheOracleForEachWidthAndLength) {
   const auto device = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t width : {1, 2, 16, 19, 24, 64, 80, 128}) {
-      for (const int64_t tokens : {1, 31, 33, 64, 65, 150}) {
-        ExpectOracle(*device, compute, Sequence(tokens, 4, 2, width, 1));
+      const bool is_packed = !IsFloat(type.dtype);
+      for (const int64_t tokens : is_packed ? std::vector<int64_t>{33, 150}
+                                            : std::vector<int64_t>{1, 31, 33, 64, 65, 150}) {
+        ExpectOracle(*device, type, Sequence(tokens, 4, 2, width, 1));
         if (HasFatalFailure()) return;
       }
     }
@@ -157,23 +175,23 @@ TEST_P(AttentionTest, AgreesWithTheOracleForEachWidthAndLength) {
 
 TEST_P(AttentionTest, AgreesWithTheOracleForEachGrouping) {
   const auto device = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
-    ExpectOracle(*device, compute, Sequence(100, 1, 1, 24, 2));
-    ExpectOracle(*device, compute, Sequence(100, 5, 5, 24, 3));
-    ExpectOracle(*device, compute, Sequence(100, 9, 3, 24, 4));
-    ExpectOracle(*device, compute, Sequence(70, 71, 1, 8, 5));
+  for (const PageType type : kPageTypes) {
+    ExpectOracle(*device, type, Sequence(100, 1, 1, 24, 2));
+    ExpectOracle(*device, type, Sequence(100, 5, 5, 24, 3));
+    ExpectOracle(*device, type, Sequence(100, 9, 3, 24, 4));
+    ExpectOracle(*device, type, Sequence(70, 71, 1, 8, 5));
     for (const int64_t group : {1, 4, 8, 16}) {
-      ExpectOracle(*device, compute, Sequence(1, 2 * group, 2, 64, 6));
+      ExpectOracle(*device, type, Sequence(1, 2 * group, 2, 64, 6));
     }
   }
 }
 
 TEST_P(AttentionTest, AgreesWithTheOracleForEachWindow) {
   const auto device = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t window : {1, 2, 31, 32, 33, 63, 64, 65, 100, 128, 149, 150, 1000}) {
       SCOPED_TRACE(window);
-      ExpectOracle(*device, compute, Sequence(150, 4, 2, 24, 7).WithWindow(window));
+      ExpectOracle(*device, type, Sequence(150, 4, 2, 24, 7).WithWindow(window));
       if (HasFatalFailure()) return;
     }
   }
@@ -181,12 +199,12 @@ TEST_P(AttentionTest, AgreesWithTheOracleForEachWindow) {
 
 TEST_P(AttentionTest, AgreesWithTheOracleForEachSoftcap) {
   const auto device = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const float cap : {0.5F, 2.0F, 50.0F}) {
       SCOPED_TRACE(cap);
       const Sequence sequence = Sequence(150, 4, 2, 24, 8).WithSoftcap(cap);
-      ExpectOracle(*device, compute, sequence);
-      ExpectOracle(*device, compute, sequence.WithWindow(40));
+      ExpectOracle(*device, type, sequence);
+      ExpectOracle(*device, type, sequence.WithWindow(40));
       if (HasFatalFailure()) return;
     }
   }
@@ -195,9 +213,9 @@ TEST_P(AttentionTest, AgreesWithTheOracleForEachSoftcap) {
 TEST_P(AttentionTest, AWindowAsLongAsTheTextChangesNoBit) {
   const auto device = CreateDevice(2);
   const Sequence sequence(130, 6, 2, 24, 9);
-  for (const ComputeType compute : kComputeTypes) {
-    EXPECT_EQ(BitsOf(Attend(*device, compute, sequence.WithWindow(130), 50)),
-              BitsOf(Attend(*device, compute, sequence, 50)));
+  for (const PageType type : kPageTypes) {
+    EXPECT_EQ(BitsOf(Attend(*device, type, sequence.WithWindow(130), 50)),
+              BitsOf(Attend(*device, type, sequence, 50)));
   }
 }
 
@@ -205,12 +223,12 @@ TEST_P(AttentionTest, AWindowAsLongAsTheTextChangesNoBit) {
 TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingOfAWindow) {
   const auto one = CreateDevice(1);
   const auto two = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t window : {8, 50, 64, 97}) {
       const Sequence sequence = Sequence(203, 6, 2, 24, 6).WithWindow(window);
-      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      const auto whole = BitsOf(Attend(*one, type, sequence, sequence.tokens));
       for (const int64_t chunk : {1, 7, 16, 64, 100}) {
-        EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, chunk)), whole)
+        EXPECT_EQ(BitsOf(Attend(*two, type, sequence, chunk)), whole)
             << "window " << window << " chunk " << chunk;
       }
     }
@@ -220,12 +238,12 @@ TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingOfAWindow) {
 TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingAndThreadCount) {
   const auto one = CreateDevice(1);
   const auto two = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t width : {24, 64}) {
       const Sequence sequence(203, 6, 2, width, 6);
-      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
+      const auto whole = BitsOf(Attend(*one, type, sequence, sequence.tokens));
       for (const int64_t chunk : {1, 7, 16, 64, 100}) {
-        EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, chunk)), whole) << "chunk " << chunk;
+        EXPECT_EQ(BitsOf(Attend(*two, type, sequence, chunk)), whole) << "chunk " << chunk;
       }
     }
   }
@@ -236,12 +254,12 @@ TEST_P(AttentionTest, GivesTheSameBitsForEveryChunkingAndThreadCount) {
 TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachGrouping) {
   const auto one = CreateDevice(1);
   const auto two = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t group : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17}) {
       SCOPED_TRACE(group);
       const Sequence sequence(75, 3 * group, 3, group == 8 ? 128 : 32, 70);
-      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)),
-                BitsOf(Attend(*one, compute, sequence, sequence.tokens)));
+      EXPECT_EQ(BitsOf(Attend(*two, type, sequence, 1)),
+                BitsOf(Attend(*one, type, sequence, sequence.tokens)));
     }
   }
 }
@@ -249,13 +267,13 @@ TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachGrouping) {
 TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWidth) {
   const auto one = CreateDevice(1);
   const auto two = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t width : {8, 16, 48, 64, 80, 96, 128, 256}) {
       SCOPED_TRACE(width);
       const Sequence sequence = Sequence(70, 4, 2, width, 71).WithSoftcap(3.0F);
-      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
-      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)), whole);
-      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 3)), whole);
+      const auto whole = BitsOf(Attend(*one, type, sequence, sequence.tokens));
+      EXPECT_EQ(BitsOf(Attend(*two, type, sequence, 1)), whole);
+      EXPECT_EQ(BitsOf(Attend(*two, type, sequence, 3)), whole);
     }
   }
 }
@@ -263,13 +281,13 @@ TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWidth) {
 TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWindow) {
   const auto one = CreateDevice(1);
   const auto two = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const int64_t window : {1, 7, 33, 64, 80}) {
       SCOPED_TRACE(window);
       const Sequence sequence = Sequence(150, 4, 2, 64, 72).WithWindow(window);
-      const auto whole = BitsOf(Attend(*one, compute, sequence, sequence.tokens));
-      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 1)), whole);
-      EXPECT_EQ(BitsOf(Attend(*two, compute, sequence, 5)), whole);
+      const auto whole = BitsOf(Attend(*one, type, sequence, sequence.tokens));
+      EXPECT_EQ(BitsOf(Attend(*two, type, sequence, 1)), whole);
+      EXPECT_EQ(BitsOf(Attend(*two, type, sequence, 5)), whole);
     }
   }
 }
@@ -277,7 +295,7 @@ TEST_P(AttentionTest, DecodesToTheBitsOfThePromptForEachWindow) {
 // Ragged: one request is long, and there are fewer of them than parts that the heads make.
 TEST_P(AttentionTest, DecodesRaggedRequestsToTheBitsOfEachAlone) {
   const auto device = CreateDevice(2);
-  for (const ComputeType compute : kComputeTypes) {
+  for (const PageType type : kPageTypes) {
     for (const std::vector<int64_t>& lengths :
          {std::vector<int64_t>{200}, {3, 130}, {1, 64, 65, 7, 190, 33, 2, 128, 96, 31}}) {
       std::vector<Sequence> sequences;
@@ -285,13 +303,13 @@ TEST_P(AttentionTest, DecodesRaggedRequestsToTheBitsOfEachAlone) {
       std::vector<AttentionSpan> spans;
       std::vector<float> q;
       std::vector<float> expected;
-      const KvPageLayout layout = LayoutOf(Sequence(1, 12, 6, 32, 0), compute);
+      const KvPageLayout layout = LayoutOf(Sequence(1, 12, 6, 32, 0), type);
       for (const int64_t length : lengths) {
         sequences.emplace_back(length, 12, 6, 32, static_cast<uint64_t>(length));
         const Sequence& sequence = sequences.back();
         pages.emplace_back(layout, length);
         const auto out =
-            AttendChunk(device->ops(compute), layout, sequence, pages.back(), 0, length);
+            AttendChunk(device->ops(type.compute), layout, sequence, pages.back(), 0, length);
         const auto last = RowsOf(out, 12 * 32, length - 1, 1);
         expected.insert(expected.end(), last.begin(), last.end());
         const auto row = RowsOf(sequence.q, 12 * 32, length - 1, 1);
@@ -305,7 +323,7 @@ TEST_P(AttentionTest, DecodesRaggedRequestsToTheBitsOfEachAlone) {
       }
       Matrix rows(12 * 32, q);
       Matrix out(static_cast<int64_t>(lengths.size()), 12 * 32);
-      device->ops(compute).Attention({.q = rows.view(),
+      device->ops(type.compute).Attention({.q = rows.view(),
                                       .out = out.view(),
                                       .layout = layout,
                                       .num_heads = 12,
@@ -320,8 +338,8 @@ TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
   const auto device = CreateDevice(2);
   const Sequence first(70, 6, 2, 24, 10);
   const Sequence second(5, 6, 2, 24, 20);
-  for (const ComputeType compute : kComputeTypes) {
-    const KvPageLayout layout = LayoutOf(first, compute);
+  for (const PageType type : kPageTypes) {
+    const KvPageLayout layout = LayoutOf(first, type);
     const Pages first_pages(layout, first.tokens);
     const Pages second_pages(layout, second.tokens);
     const AttentionSpan spans[] = {{.first_row = 5, .num_rows = 70, .pages = first_pages.span()},
@@ -334,7 +352,7 @@ TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
     Matrix k(2 * 24, join(second.k, first.k));
     Matrix v(2 * 24, join(second.v, first.v));
     Matrix out(75, 6 * 24);
-    Ops& ops = device->ops(compute);
+    Ops& ops = device->ops(type.compute);
     ops.StoreKv({.k = k.view(), .v = v.view(), .layout = layout, .spans = spans});
     ops.Attention({.q = q.view(),
                    .out = out.view(),
@@ -342,8 +360,8 @@ TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
                    .num_heads = 6,
                    .scale = first.scale(),
                    .spans = spans});
-    EXPECT_EQ(BitsOf(out.values()), BitsOf(join(Attend(*device, compute, second, 5),
-                                                Attend(*device, compute, first, 70))));
+    EXPECT_EQ(BitsOf(out.values()), BitsOf(join(Attend(*device, type, second, 5),
+                                                Attend(*device, type, first, 70))));
   }
 }
 
@@ -351,14 +369,14 @@ TEST_P(AttentionTest, GivesARequestTheSameBitsAloneAndBesideOthers) {
 TEST_P(AttentionTest, GivesTheSameBitsWhateverLiesBehindTheValidKeys) {
   const auto device = CreateDevice(1);
   const Sequence sequence(77, 4, 2, 19, 30);
-  for (const ComputeType compute : kComputeTypes) {
-    const KvPageLayout layout = LayoutOf(sequence, compute);
+  for (const PageType type : kPageTypes) {
+    const KvPageLayout layout = LayoutOf(sequence, type);
     const Pages nans(layout, sequence.tokens);
     const Pages zeros(layout, sequence.tokens);
     for (std::byte* page : zeros.span()) {
       std::memset(page, 0, static_cast<size_t>(layout.page_bytes()));
     }
-    Ops& ops = device->ops(compute);
+    Ops& ops = device->ops(type.compute);
     const auto expected = AttendChunk(ops, layout, sequence, zeros, 0, 77);
     EXPECT_EQ(BitsOf(AttendChunk(ops, layout, sequence, nans, 0, 77)), BitsOf(expected));
     EXPECT_TRUE(std::ranges::all_of(expected, [](float value) { return std::isfinite(value); }));
@@ -367,14 +385,16 @@ TEST_P(AttentionTest, GivesTheSameBitsWhateverLiesBehindTheValidKeys) {
 
 TEST_P(AttentionTest, KeepsALateNaNOutOfEarlierRows) {
   const auto device = CreateDevice(1);
-  Sequence sequence(40, 2, 1, 16, 40);
-  const auto clean = Attend(*device, ComputeType::kF32, sequence, 40);
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::fill(sequence.k.end() - 16, sequence.k.end(), nan);
-  std::fill(sequence.v.end() - 16, sequence.v.end(), nan);
-  const auto broken = Attend(*device, ComputeType::kF32, sequence, 40);
-  EXPECT_EQ(BitsOf(RowsOf(broken, 32, 0, 39)), BitsOf(RowsOf(clean, 32, 0, 39)));
-  EXPECT_TRUE(std::isnan(broken.back()));
+  for (const PageType type : kPageTypes) {
+    Sequence sequence(40, 2, 1, 16, 40);
+    const auto clean = Attend(*device, type, sequence, 40);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::fill(sequence.k.end() - 16, sequence.k.end(), nan);
+    std::fill(sequence.v.end() - 16, sequence.v.end(), nan);
+    const auto broken = Attend(*device, type, sequence, 40);
+    EXPECT_EQ(BitsOf(RowsOf(broken, 32, 0, 39)), BitsOf(RowsOf(clean, 32, 0, 39)));
+    EXPECT_TRUE(std::isnan(broken.back()));
+  }
 }
 
 TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
@@ -383,7 +403,7 @@ TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
   for (float& value : sequence.q) {
     value *= 1e4F;
   }
-  for (const float value : Attend(*device, ComputeType::kF32, sequence, 130)) {
+  for (const float value : Attend(*device, kF32Pages, sequence, 130)) {
     EXPECT_LE(std::abs(value), 1.0F + 1e-5F);  // a mean of values in [-1, 1)
   }
 }
@@ -391,10 +411,10 @@ TEST_P(AttentionTest, SurvivesScoresFarBeyondTheRangeOfExp) {
 TEST_P(AttentionTest, StoresKeysAndValuesRoundedToThePageType) {
   const auto device = CreateDevice(2);
   const Sequence sequence(35, 2, 2, 5, 60);
-  for (const ComputeType compute : kComputeTypes) {
-    const KvPageLayout layout = LayoutOf(sequence, compute);
+  for (const PageType type : kFloatPages) {
+    const KvPageLayout layout = LayoutOf(sequence, type);
     const Pages pages(layout, sequence.tokens);
-    AttendChunk(device->ops(compute), layout, sequence, pages, 0, 35);
+    AttendChunk(device->ops(type.compute), layout, sequence, pages, 0, 35);
     const int64_t position = 34;
     std::vector<float> stored(5);
     const std::byte* plane = pages.span()[1] + layout.plane_bytes();

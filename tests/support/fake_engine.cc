@@ -143,6 +143,7 @@ absl::Status FakeEngineControl::OnCreate(const EngineOptions& options) {
   health_ = absl::OkStatus();
   created_.push_back({.pack_path = options.pack_path,
                       .compute_type = options.compute_type,
+                      .kv_type = options.kv_type,
                       .memory_budget_bytes = options.memory_budget_bytes});
   return absl::OkStatus();
 }
@@ -190,7 +191,7 @@ absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& 
   }
   EngineInfo info = {
       .model_digest = "fake",
-      .numeric_mode = absl::StrCat(ComputeTypeName(options.compute_type), "/fake"),
+      .numeric_mode = absl::StrCat(options.NumericMode(), "/fake"),
       .device = "fake device",
       .context_tokens = fake.context_tokens,
       .vocabulary = fake.vocabulary,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class FakeEngineControl {
   struct Created {
     std::string pack_path;
     ComputeType compute_type = ComputeType::kF32;
+    std::optional<DType> kv_type = {};
     int64_t memory_budget_bytes = 0;
   };
 

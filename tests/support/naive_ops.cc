@@ -158,6 +158,36 @@ double SoftCap(double x, double cap) {
   return cap * std::tanh(x / cap);
 }
 
+StoredKv StoreKv(DType dtype, const std::vector<float>& values, int64_t head_width) {
+  StoredKv stored;
+  if (IsFloat(dtype)) {
+    stored.values = RoundTo(dtype, values);
+    for (const float value : stored.values) {
+      stored.magnitudes.push_back(std::abs(value));
+    }
+    return stored;
+  }
+  const double levels = dtype == DType::kU4G64 ? 15.0 : 255.0;
+  for (size_t row = 0; row < values.size(); row += static_cast<size_t>(head_width)) {
+    for (int64_t first = 0; first < head_width; first += 64) {
+      const auto begin = values.begin() + static_cast<int64_t>(row) + first;
+      const auto end = begin + std::min<int64_t>(64, head_width - first);
+      const double low = static_cast<double>(*std::min_element(begin, end));
+      const double spread = static_cast<double>(*std::max_element(begin, end)) - low;
+      const auto scale = RoundTo(DType::kF16, static_cast<float>(spread / levels));
+      const auto minimum = RoundTo(DType::kF16, static_cast<float>(low));
+      for (auto at = begin; at != end; ++at) {
+        const double code =
+            spread > 0.0 ? std::nearbyint((static_cast<double>(*at) - low) * levels / spread) : 0.0;
+        const float product = static_cast<float>(code) * scale;
+        stored.values.push_back(product + minimum);
+        stored.magnitudes.push_back(product + std::abs(minimum));
+      }
+    }
+  }
+  return stored;
+}
+
 Result Attention(const AttentionInput& input) {
   const auto width = static_cast<size_t>(input.head_width);
   const auto heads = static_cast<size_t>(input.num_heads);
@@ -179,7 +209,10 @@ Result Attention(const AttentionInput& input) {
         const double score = Dot(q, k) * input.scale;
         weights.push_back(input.softcap > 0.0 ? SoftCap(score, input.softcap) : score);
         max_score = std::max(max_score, weights.back());
-        max_magnitude = std::max(max_magnitude, DotOfMagnitudes(q, k) * std::abs(input.scale));
+        const auto magnitudes =
+            std::span(input.key_magnitudes).subspan(key * kv_heads * width + column, width);
+        max_magnitude =
+            std::max(max_magnitude, DotOfMagnitudes(q, magnitudes) * std::abs(input.scale));
       }
       double sum = 0.0;
       for (double& weight : weights) {
@@ -192,11 +225,10 @@ Result Attention(const AttentionInput& input) {
         double value = 0.0;
         double magnitude = 0.0;
         for (size_t key = first_key; key < num_keys; ++key) {
-          const double term =
-              weights[key - first_key] / sum *
-              static_cast<double>(input.values[key * kv_heads * width + column + d]);
-          value += term;
-          magnitude += std::abs(term);
+          const double weight = weights[key - first_key] / sum;
+          const size_t index = key * kv_heads * width + column + d;
+          value += weight * static_cast<double>(input.values[index]);
+          magnitude += weight * static_cast<double>(input.value_magnitudes[index]);
         }
         result.values.push_back(value);
         result.tolerances.push_back((roundings * kF32Rounding + input.weight_rounding) * magnitude);

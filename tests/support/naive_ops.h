@@ -40,10 +40,23 @@ double Activate(Activation activation, double x);
 std::vector<double> Rope(std::span<const float> head, std::span<const float> inverse_frequencies,
                          int32_t position, double magnitude);
 
+// Keys, or values, as pages hold them, and how large the terms are whose sum each is: of integer
+// groups |scale * code| + |minimum|.
+struct StoredKv {
+  std::vector<float> values;
+  std::vector<float> magnitudes;
+};
+
+// Rounded to a float type, or quantised to asymmetric groups of 64 of each head's row of
+// `head_width`, the last one shorter. `values` are finite.
+StoredKv StoreKv(DType dtype, const std::vector<float>& values, int64_t head_width);
+
 struct AttentionInput {
   std::vector<float> q;       // [T, H*D], rows at positions first_position + row
   std::vector<float> keys;    // [first_position + T, G*D], as stored
   std::vector<float> values;  // as keys
+  std::vector<float> key_magnitudes;
+  std::vector<float> value_magnitudes;
   int64_t num_heads = 0;
   int64_t kv_heads = 0;
   int64_t head_width = 0;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -53,8 +54,9 @@ enum Factor : size_t {
 struct Model {
   const char* name;
   ComputeType compute_type;
+  std::optional<DType> kv_type = {};
 };
-// One of each family; both compute types.
+// One of each family; both compute types; keys and values as computed and packed.
 const std::vector<Model> kModels = {
     {"llama", ComputeType::kBF16},
     {"llama_tied", ComputeType::kF32},
@@ -76,6 +78,10 @@ const std::vector<Model> kModels = {
     {"qwen3_moe", ComputeType::kBF16},
     {"llama_tied:int4", ComputeType::kBF16},
     {"mixtral:int8", ComputeType::kF32},
+    {"qwen3", ComputeType::kBF16, DType::kU4G64},
+    {"gemma2", ComputeType::kF32, DType::kU4G64},
+    {"gemma3", ComputeType::kBF16, DType::kU8G64},
+    {"llama_tied:int4", ComputeType::kBF16, DType::kU4G64},
 };
 
 std::vector<size_t> NumChoices() {
@@ -89,7 +95,9 @@ std::vector<size_t> NumChoices() {
 
 std::string Describe(const std::vector<size_t>& run) {
   static const char* const kSchedules[] = {"rolling", "zigzag", "row"};
-  std::string text = kModels[run[kModel]].name;
+  const Model& model = kModels[run[kModel]];
+  std::string text = model.name;
+  if (model.kv_type) text += std::string(" of ") + DTypeName(*model.kv_type);
   text += std::string(", weights ") + kShareNames[run[kWeights]];
   text += std::string(", kv ") + kShareNames[run[kKv]];
   text += std::string(", activations ") + kShareNames[run[kActivations]];
@@ -143,6 +151,7 @@ class TiersTest : public testing::Test {
     EngineOptions options;
     options.pack_path = TinyPackWithTokenizer(kModels[run[kModel]].name);
     options.compute_type = kModels[run[kModel]].compute_type;
+    options.kv_type = kModels[run[kModel]].kv_type;
     options.num_threads = 2;
     options.memory_budget_bytes = 256 * kMiB;
     options.max_sweep_tokens = 64;

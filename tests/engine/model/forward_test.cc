@@ -42,7 +42,7 @@ class World {
                      PlaceWeights(pack_->manifest(), compute_type, {.device_bytes = INT64_MAX / 2}),
                      compute_type, {}, pool_, pool_, *device_)
                      .value()),
-        cache_(KvCache::Create(pool_, pool_, "", KvLayoutOf(config(), compute_type),
+        cache_(KvCache::Create(pool_, pool_, "", KvLayoutOf(config(), compute_type, std::nullopt),
                                KvLayers(config()),
                                {.device = 4 * KvLayers(config()).ids_per_stretch()})
                    .value()),

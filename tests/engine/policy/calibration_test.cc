@@ -34,7 +34,7 @@ void ExpectRates(const ComputeRates& rates) {
     EXPECT_EQ(rate.flops.points.back().size, 32);
   }
   EXPECT_EQ(rates.prompt_attention.size(), 4U);
-  EXPECT_EQ(rates.decode_attention.size(), 12U);
+  EXPECT_EQ(rates.decode_attention.size(), 36U);
   std::set<DType> unpacked;
   for (const UnpackRate& rate : rates.unpack) {
     unpacked.insert(rate.dtype);
@@ -78,7 +78,7 @@ TEST(CalibrationTest, MeasuresADeviceWithMemoryOfItsOwnAtItsRates) {
   // copies take a fifth of that at most.
   EXPECT_LT(profile.upload.points.back().rate, 1e9);
   ExpectRates(profile.device);
-  EXPECT_EQ(profile.host.decode_attention.size(), 12U);
+  EXPECT_EQ(profile.host.decode_attention.size(), 36U);
   EXPECT_THAT(profile.fingerprint, HasSubstr("upload 0.2 GB/s"));
 }
 

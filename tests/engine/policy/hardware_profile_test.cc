@@ -127,6 +127,8 @@ TEST(HardwareProfileTest, RefusesNumbersOutOfRangeByFieldAndValue) {
        [](Profile& p) { p.device.decode_attention[0].head_width = 0; }},
       {"device.decode_attention[0].queries_per_kv_head is -1",
        [](Profile& p) { p.device.decode_attention[0].queries_per_kv_head = -1; }},
+      {"device.decode_attention[0].kv is BF16",
+       [](Profile& p) { p.device.decode_attention[0].kv = DType::kBF16; }},
       {"host.decode_attention has 0", [](Profile& p) { p.host.decode_attention.clear(); }},
       {"host.memory_bytes_per_s is 0", [](Profile& p) { p.host.memory_bytes_per_s = 0; }},
       {"device.unpack[0].elements_per_s is 0",

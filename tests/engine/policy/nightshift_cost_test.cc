@@ -260,9 +260,11 @@ TEST(NightshiftCostTest, RefusesNonsense) {
   EXPECT_THAT((*cost)->Program(choice),
               StatusIs(absl::StatusCode::kInvalidArgument, "weights as U4G64"));
   choice.weights = DType::kBF16;
-  choice.kv = DType::kQ4K;
-  EXPECT_THAT((*cost)->Program(choice),
-              StatusIs(absl::StatusCode::kInvalidArgument, "super-blocks"));
+  for (const DType kv : {DType::kQ4K, DType::kF32, DType::kI8G32}) {
+    choice.kv = kv;
+    EXPECT_THAT((*cost)->Program(choice),
+                StatusIs(absl::StatusCode::kInvalidArgument, "as U4G64 or as U8G64"));
+  }
 }
 
 }  // namespace

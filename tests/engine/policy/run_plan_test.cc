@@ -70,6 +70,47 @@ TEST_F(RunPlanTest, BeatsOptionsThatHoldTooSmallABlock) {
   EXPECT_GT(plan.options.max_block_requests, 4);
 }
 
+// Where pages bind, packed ones hold a larger block; where nothing binds they are not worth a bit.
+TEST_F(RunPlanTest, PacksKeysAndValuesWhereThatIsFasterAndAllowed) {
+  HardwareProfile machine = hardware_;
+  for (const DType kv : {DType::kU8G64, DType::kU4G64}) {
+    machine.device.decode_attention.push_back(
+        {.kv = kv, .head_width = 128, .bytes = {{{.size = 512, .rate = 15e9}}}});
+  }
+  workload_.classes = {{.prompt_tokens = 1500, .output_tokens = 32, .requests = 1000}};
+  longest_ = 1532;
+  const auto plan = [&](std::vector<DType> kv_types) {
+    RunRequest request{.manifest = manifest_,
+                       .name = "1b",
+                       .base = base_,
+                       .fixed = fixed_,
+                       .kv_types = std::move(kv_types),
+                       .hardware = machine,
+                       .workload = workload_,
+                       .longest_request_tokens = longest_};
+    return PlanRun(request);
+  };
+  const std::vector<DType> all = {DType::kBF16, DType::kU8G64, DType::kU4G64};
+  ASSERT_OK_AND_ASSIGN(const RunPlan plain, plan({}));
+  EXPECT_FALSE(plain.options.kv_type.has_value());
+  ASSERT_OK_AND_ASSIGN(const RunPlan packed, plan(all));
+  EXPECT_EQ(packed.options.kv_type, DType::kU4G64);
+  EXPECT_LT(packed.predicted.seconds, plain.predicted.seconds);
+  // The base's own type holds where no other is allowed.
+  base_.kv_type = DType::kU8G64;
+  ASSERT_OK_AND_ASSIGN(const RunPlan kept, plan({}));
+  EXPECT_EQ(kept.options.kv_type, DType::kU8G64);
+  // Memory for everything, short contexts, and packed keys that are slow to read.
+  base_.kv_type.reset();
+  base_.memory_budget_bytes = 32 * kGiB;
+  workload_.classes = {{.prompt_tokens = 256, .output_tokens = 8, .requests = 64}};
+  for (DecodeAttentionRate& rate : machine.device.decode_attention) {
+    if (rate.kv) rate.bytes.points[0].rate = 1e9;
+  }
+  ASSERT_OK_AND_ASSIGN(const RunPlan roomy, plan(all));
+  EXPECT_FALSE(roomy.options.kv_type.has_value());
+}
+
 TEST_F(RunPlanTest, KeepsWhatTheUserHasSet) {
   base_.max_block_requests = 24;
   base_.max_sweep_tokens = 300;

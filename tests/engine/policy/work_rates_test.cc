@@ -36,6 +36,24 @@ TEST(WorkRatesTest, MatmulRatesBetweenTwoWidthsAreInterpolatedOverTheLogarithm) 
   EXPECT_NEAR(rate_at(16), 1e10, 1.0);
 }
 
+// What was not measured is expanded first.
+TEST(WorkRatesTest, PackedKeysAreAttendedToAsMeasuredOrElseExpandedFirst) {
+  HardwareProfile profile = PlainBox();
+  profile.device.decode_attention = {{.head_width = 128, .bytes = Always(20e9)},
+                                     {.kv = DType::kU4G64, .head_width = 64, .bytes = Always(9e9)}};
+  profile.device.unpack = {{.dtype = DType::kU8G64, .elements_per_s = 4e9}};
+  const WorkRates rates(profile, ComputeType::kBF16);
+  const auto seconds = [&](DType kv) {
+    return rates.DecodeAttentionSeconds(
+        {.head_width = 128, .kv = kv, .elements = 16e9, .positions = 100.0});
+  };
+  EXPECT_NEAR(seconds(DType::kBF16), 32.0 / 20.0, 1e-9);
+  EXPECT_NEAR(seconds(DType::kU4G64), 9.0 / 9.0, 1e-9);
+  EXPECT_NEAR(seconds(DType::kU8G64), 17.0 / 20.0 + 4.0, 1e-9);
+  EXPECT_TRUE(rates.AttendsTo(DType::kU4G64, true));
+  EXPECT_FALSE(rates.AttendsTo(DType::kU8G64, false));
+}
+
 TEST(WorkRatesTest, AnotherComputeTypeIsTheLastThatAMatmulIsTakenFrom) {
   const HardwareProfile profile =
       WithMatmuls({{.compute = ComputeType::kF32, .weights = DType::kBF16, .flops = Always(1e11)},

@@ -21,6 +21,7 @@ EngineCall FullCall() {
   call.kind = CallKind::kApplyPlan;
   call.options.pack_path = "/models/a b";
   call.options.compute_type = ComputeType::kF32;
+  call.options.kv_type = DType::kU4G64;
   call.options.num_threads = 3;
   call.options.weight_budget_bytes = -1;
   call.options.disk_backend = DiskBackend::kThreads;
