@@ -1,5 +1,5 @@
 # Parses the headers that most sources include once for all of them: Abseil's status and strings and what
-# they stand on take about a second of a source, gtest and gmock another. Not with ccache, which knows
+# they stand on take about a second of a source, gtest and gmock another, gRPC and our messages one more. Not with ccache, which knows
 # nothing of precompiled headers. That each file still names what it uses is tests/tidy_test.cc's to find.
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   return()
@@ -25,6 +25,8 @@ function(precompiled name)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} warnings)
 endfunction()
 precompiled(precompiled_for_libraries ${common_headers})
+precompiled(precompiled_for_wire ${common_headers} <grpcpp/grpcpp.h> <nightshift/v1/jobs.pb.h>
+  LIBRARIES proto)
 precompiled(precompiled_for_tests ${common_headers} <gmock/gmock.h> <gtest/gtest.h>
   OPTIONS -O0 LIBRARIES GTest::gmock)
 precompiled(precompiled_for_fuzzed ${common_headers} OPTIONS -fsanitize=fuzzer-no-link)
@@ -43,6 +45,8 @@ function(share_headers folder)
       target_precompile_headers(${target} REUSE_FROM precompiled_for_tests)
     elseif(-fsanitize=fuzzer-no-link IN_LIST options)
       target_precompile_headers(${target} REUSE_FROM precompiled_for_fuzzed)
+    elseif(proto IN_LIST libraries OR client IN_LIST libraries)
+      target_precompile_headers(${target} REUSE_FROM precompiled_for_wire)
     else()
       target_precompile_headers(${target} REUSE_FROM precompiled_for_libraries)
     endif()
