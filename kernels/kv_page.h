@@ -3,6 +3,7 @@
 //
 // Of integer groups each head's row of D is quantised alone, as it is appended, in groups of 64
 // along D; where D is no multiple of 64 the last group of a row is what is left (80: 64 and 16).
+// Keys are transformed before (cpu/hadamard.h), as queries are; values are not.
 // A plane is the codes of all heads, then their scales and minimums. Codes lie as attention takes
 // them, W = D padded to a multiple of 16 with zeros:
 //   4 bits, keys    u32 [G][W/8][32]: the codes of 8 dimensions of a position

@@ -31,6 +31,20 @@ struct PackedKeyDots {
 
 void ScorePackedDots(const PackedKeyDots& args);
 
+// For rows of weights [rows][64]: weights * scales of a group's keys as bf16, 0 outside of
+// [first, last), and bases[row] = the sum of weight * minimum.
+struct PackedWeightDots {
+  const float* weights = nullptr;  // 64-byte aligned
+  const float* numbers = nullptr;  // [2][64] scales and minimums
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t rows = 0;
+  float* scaled = nullptr;  // [rows][32] pairs of bf16
+  float* bases = nullptr;   // [rows]
+};
+
+void WeighPackedDots(const PackedWeightDots& args);
+
 // out[row][column] = sum over pairs of keys ascending of weights[row][pair] . codes[pair][column],
 // then + base[row], of all blocks of 8 keys that have one of [first, last). What a key outside of
 // it weighs is 0.

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include <hwy/highway.h>
 
@@ -28,6 +29,7 @@
 #include "kernels/cpu/attention_scores-inl.h"
 #include "kernels/cpu/bf16_dots.h"
 #include "kernels/cpu/bf16_packed_attention.h"
+#include "kernels/cpu/hadamard.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -163,24 +165,26 @@ constexpr int64_t kLaneBytes = kBits == 4 ? 4 : 2;
 
 // Queries. ----
 
-// Rounds a query's row for dots, or copies it, padded with zeros to `floats` f32 of `target`, and
-// writes the sums of its groups as they are multiplied.
+// Transforms a query's row as keys are, rounds it for dots, or copies it, to `target`, padded with
+// zeros to W, and writes the sums of its groups as they are multiplied.
 void LoadPackedQuery(const AttentionTask& task, const TaskArrays& arrays, int64_t query,
                      float* target) {
   const F32Tag d;
   const int64_t width = task.args->layout.head_width;
   const int64_t groups = task.args->layout.num_groups();
-  const float* source = QueryRow(task, task.args->q, query);
+  const float* row = QueryRow(task, task.args->q, query);
+  std::vector<float> source(row, row + width);
+  TransformQuery(width, source.data());
   for (int64_t group = 0; group < groups; ++group) {
     const int64_t first = group * kKvGroup;
     const int64_t count = std::min(kKvGroup, width - first);
     alignas(64) float values[kKvGroup] = {};
     if (task.uses_dots) {
       float* rounded = target + first / 2;
-      RoundForDots(source + first, count, reinterpret_cast<std::byte*>(rounded));
+      RoundForDots(source.data() + first, count, reinterpret_cast<std::byte*>(rounded));
       WidenToF32(DType::kBF16, reinterpret_cast<const std::byte*>(rounded), kKvGroup, values);
     } else {
-      std::memcpy(values, source + first, static_cast<size_t>(count) * sizeof(float));
+      std::memcpy(values, source.data() + first, static_cast<size_t>(count) * sizeof(float));
       std::memcpy(target + first, values,
                   static_cast<size_t>(GroupWidth(task, group)) * sizeof(float));
     }
@@ -414,6 +418,16 @@ void WeighGroup(const AttentionTask& task, const TaskArrays& arrays, const KeyRa
                 int64_t group, int64_t query, int64_t count) {
   const F32Tag d;
   const float* numbers = arrays.numbers + group * 2 * kTileKeys;
+  if (task.uses_dots) {
+    WeighPackedDots({.weights = arrays.scores + query * kTileKeys,
+                     .numbers = numbers,
+                     .first = keys.first,
+                     .last = keys.last,
+                     .rows = count,
+                     .scaled = arrays.weights + query * 32,
+                     .bases = arrays.bases + query});
+    return;
+  }
   const bool is_whole = keys == KeyRange{0, kTileKeys};
   const auto begin = hn::Set(d, static_cast<float>(keys.first));
   const auto end = hn::Set(d, static_cast<float>(keys.last));
@@ -435,9 +449,6 @@ void WeighGroup(const AttentionTask& task, const TaskArrays& arrays, const KeyRa
       base = sum;
     }
     arrays.bases[query] = hn::GetLane(hn::SumOfLanes(d, base));
-    if (task.uses_dots) {
-      RoundForDots(scaled, kTileKeys, reinterpret_cast<std::byte*>(arrays.weights + query * 32));
-    }
   }
 }
 

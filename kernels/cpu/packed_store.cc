@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/cpu/hadamard.h"
 #include "kernels/quantise_group.h"
 
 namespace nightshift::cpu {
@@ -77,6 +78,7 @@ void StorePackedRows(const PackedRows& rows) {
   const bool is_4_bits = layout.code_bits() == 4;
   // Zeros behind the head's width.
   std::vector<uint8_t> codes(static_cast<size_t>(layout.padded_width()));
+  std::vector<float> key(static_cast<size_t>(layout.head_width));
   for (int64_t row = 0; row < rows.k.rows; ++row) {
     const int64_t slot = rows.first_slot + row;
     for (int64_t head = 0; head < layout.kv_heads; ++head) {
@@ -85,8 +87,9 @@ void StorePackedRows(const PackedRows& rows) {
       std::byte* values = rows.page + layout.plane_bytes();
       const auto store_key = is_4_bits ? Store4BitKey : Store8BitKey;
       const auto store_value = is_4_bits ? Store4BitValue : Store8BitValue;
-      Quantise(layout, rows.k.row(row) + column, slot, keys + layout.numbers_offset(head, 0),
-               codes);
+      std::copy_n(rows.k.row(row) + column, layout.head_width, key.begin());
+      TransformKey(layout.head_width, key.data());
+      Quantise(layout, key.data(), slot, keys + layout.numbers_offset(head, 0), codes);
       store_key(codes, slot, keys + layout.codes_offset(head));
       Quantise(layout, rows.v.row(row) + column, slot, values + layout.numbers_offset(head, 0),
                codes);

@@ -18,7 +18,7 @@ struct PackedRows {
   std::byte* page = nullptr;
 };
 
-// Quantises each head's row in groups of 64 by kernels/quantise_group.h. Other positions of the
+// Quantises each head's row in groups of 64 by kernels/quantise_group.h, keys transformed (hadamard.h). Other positions of the
 // page keep their codes; bytes that they share with these are written, too.
 void StorePackedRows(const PackedRows& rows);
 

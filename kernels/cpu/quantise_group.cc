@@ -24,8 +24,6 @@ using F64Tag = hn::ScalableTag<double>;
 using F32PartTag = hn::Rebind<float, F64Tag>;
 using I32PartTag = hn::Rebind<int32_t, F64Tag>;
 
-constexpr int64_t kMostValues = 64;
-
 // rint((x - low) * levels / spread) of `count` values, a multiple of the lanes.
 void CodesOf(const float* values, int64_t count, double low, double levels, double spread,
              int32_t* codes) {

@@ -66,7 +66,10 @@ class AttentionCase {
   Work work() const {
     return {
         .flops = seen_keys_ * static_cast<double>(4 * heads_ * layout_.head_width),
-        .bytes = static_cast<double>(pages_.size()) * static_cast<double>(layout_.page_bytes())};
+        // Without what fills planes up.
+        .bytes = static_cast<double>(static_cast<int64_t>(pages_.size()) * kPagePositions * 2 *
+                                     layout_.kv_heads * layout_.head_width) *
+                 StoredBits(layout_.dtype) / 8.0};
   }
 
  private:

@@ -5,7 +5,9 @@
 
 Needs numpy and xxhash. The same seed gives the same file.
 
-A position's keys and values are G heads of D float32 numbers. Each head's row is quantised alone, by the asymmetric
+A position's keys and values are G heads of D float32 numbers. A head's key is transformed first, in float32: in blocks of
+n, the largest power of two that divides D, sums and differences (a + b, a - b) of numbers at distance 1, of what that
+gives at distance 2, and so on to n / 2; then times 2^-(log2(n) // 2). Each head's row is quantised alone, by the asymmetric
 scheme of make_group_oracles.py (U4G64, U8G64), in groups of 64 along D; the last group of a row is what is left. A group
 with a number that is not finite has codes 0 and NaN as scale and minimum, whatever else it has, so all of it is NaN.
 
@@ -52,6 +54,17 @@ def quantise_row(x, bits):
     return codes, scales, minimums, values
 
 
+def transform_key(x):
+    """x float32 [D]; Walsh-Hadamard in blocks."""
+    block = len(x) & -len(x)
+    x, distance = x.astype(np.float32), 1
+    while distance < block:
+        pairs = x.reshape(-1, 2, distance)
+        x = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], 1).reshape(-1)
+        distance *= 2
+    return x * np.float32(2.0 ** -((block.bit_length() - 1) // 2))
+
+
 def nibbles(codes):
     """[..., 8] codes -> u32."""
     word = np.zeros(codes.shape[:-1], np.uint32)
@@ -69,7 +82,8 @@ def plane(rows, slot, heads, width, bits, is_values):
     for r, row in enumerate(rows):
         for head in range(heads):
             part = slice(head * width, (head + 1) * width)
-            of_head, scales, minimums, values[r, part] = quantise_row(row[part], bits)
+            x = row[part] if is_values else transform_key(row[part])
+            of_head, scales, minimums, values[r, part] = quantise_row(x, bits)
             codes[head, slot + r, :width] = of_head
             numbers[head, :, 0, slot + r], numbers[head, :, 1, slot + r] = scales, minimums
     if bits == 4 and not is_values:

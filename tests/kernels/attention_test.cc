@@ -140,11 +140,16 @@ class AttentionTest : public CpuTargetTest {
                  " width " + std::to_string(sequence.width));
     // Dots take bf16, whose last bit is 2^-7 of the first: rounding is off by half of that.
     const bool rounds = GetParam() == kBF16DotsTarget && type.compute == ComputeType::kBF16;
-    const naive::StoredKv keys = naive::StoreKv(type.dtype, sequence.k, sequence.width);
+    const bool is_packed = !IsFloat(type.dtype);
+    const auto transformed = [&](const std::vector<float>& heads, int power) {
+      return is_packed ? naive::TransformHeads(heads, sequence.width, power) : heads;
+    };
+    const std::vector<float> q = transformed(sequence.q, naive::QueryPower(sequence.width));
+    const naive::StoredKv keys = naive::StoreKv(
+        type.dtype, transformed(sequence.k, naive::KeyPower(sequence.width)), sequence.width);
     const naive::StoredKv values = naive::StoreKv(type.dtype, sequence.v, sequence.width);
     ExpectWithin(Attend(device, type, sequence, sequence.tokens),
-                 naive::Attention({.q = rounds ? naive::RoundTo(DType::kBF16, sequence.q)
-                                               : sequence.q,
+                 naive::Attention({.q = rounds ? naive::RoundTo(DType::kBF16, q) : q,
                                    .keys = keys.values,
                                    .values = values.values,
                                    .key_magnitudes = keys.magnitudes,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace nightshift::naive {
 namespace {
@@ -156,6 +157,43 @@ std::vector<double> Rope(std::span<const float> head, std::span<const float> inv
 
 double SoftCap(double x, double cap) {
   return cap * std::tanh(x / cap);
+}
+
+int KeyPower(int64_t head_width) {
+  int log = 0;
+  while (head_width % (int64_t{2} << log) == 0) {
+    ++log;
+  }
+  return -(log / 2);
+}
+
+int QueryPower(int64_t head_width) {
+  int log = 0;
+  while (head_width % (int64_t{2} << log) == 0) {
+    ++log;
+  }
+  return log / 2 - log;
+}
+
+std::vector<float> TransformHeads(std::vector<float> rows, int64_t head_width, int power) {
+  int64_t block = 1;
+  while (head_width % (2 * block) == 0) {
+    block *= 2;
+  }
+  for (int64_t distance = 1; distance < block; distance *= 2) {
+    std::vector<float> next(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto in_head = static_cast<int64_t>(i) % head_width;
+      const bool is_second = in_head / distance % 2 == 1;
+      const auto step = static_cast<size_t>(distance);
+      next[i] = is_second ? rows[i - step] - rows[i] : rows[i] + rows[i + step];
+    }
+    rows = std::move(next);
+  }
+  for (float& value : rows) {
+    value = std::ldexp(value, power);
+  }
+  return rows;
 }
 
 StoredKv StoreKv(DType dtype, const std::vector<float>& values, int64_t head_width) {

@@ -47,6 +47,13 @@ struct StoredKv {
   std::vector<float> magnitudes;
 };
 
+// The Walsh-Hadamard transform of each head's row in blocks of the largest power of two that divides
+// `head_width`, in f32, times 2^`power`: neighbours first, then at distances 2, 4 and so on.
+std::vector<float> TransformHeads(std::vector<float> rows, int64_t head_width, int power);
+// Powers for keys and for queries.
+int KeyPower(int64_t head_width);
+int QueryPower(int64_t head_width);
+
 // Rounded to a float type, or quantised to asymmetric groups of 64 of each head's row of
 // `head_width`, the last one shorter. `values` are finite.
 StoredKv StoreKv(DType dtype, const std::vector<float>& values, int64_t head_width);

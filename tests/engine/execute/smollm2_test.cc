@@ -270,8 +270,8 @@ TEST(SmolLm2Test, PackedKeysAndValuesPredictTextsNearlyAsWell) {
   }
   EXPECT_NEAR(perplexities["int8"], perplexities["plain"], perplexities["plain"] * 0.002);
   // Keys of so small a model lose more to 4 bits than FlexGen's: numpy on the same weights, in f32,
-  // goes from 23.1 to 26.9.
-  EXPECT_LT(perplexities["int4"], perplexities["plain"] * 1.2);
+  // goes from 23.08 to 23.85 with keys transformed as ours are, to 26.9 without.
+  EXPECT_NEAR(perplexities["int4"], perplexities["plain"], perplexities["plain"] * 0.05);
 }
 
 // The least budget holds 512 of the model's 8192 context tokens.
