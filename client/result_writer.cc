@@ -316,6 +316,26 @@ void AddPlainChoice(const v1::Completion& completion, const ChoiceParts& choice,
   }
 }
 
+// What became of a row whose choices were scored.
+void AddScores(const v1::Completion& completion, const ResultLineOptions& options, Json& line) {
+  Json& list = line["choices"] = Json::array();
+  for (const v1::ChoiceScore& score : completion.choice_scores()) {
+    Json json = {{"index", list.size()},
+                 {"text", score.text()},
+                 {"logprob", std::isfinite(score.logprob()) ? score.logprob() : -9999.0},
+                 {"tokens", score.token_ids_size()},
+                 {"probability", score.probability()}};
+    if (!score.logprobs().empty()) {
+      AddTokens(score.logprobs(), /*with_id=*/true, json["logprobs"] = Json::array());
+    }
+    if (options.include_token_ids || score.text().empty()) {
+      json["token_ids"] = Json(score.token_ids());
+    }
+    list.push_back(std::move(json));
+  }
+  line["best"] = completion.best_choice();
+}
+
 Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
   Json line;
   if (!result.custom_id().empty()) {
@@ -332,7 +352,9 @@ Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
   }
   const v1::Completion& completion = result.completion();
   std::vector<ChoiceParts> choices = ChoicesOf(completion);
-  if (choices.size() == 1) {
+  if (!completion.choice_scores().empty()) {
+    AddScores(completion, options, line);
+  } else if (choices.size() == 1) {
     AddPlainChoice(completion, choices.front(), options, line);
   } else {
     line["choices"] = Json::array();

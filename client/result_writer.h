@@ -29,8 +29,10 @@ ResultLineOptions ResultLineOptionsOf(const v1::Job& job);
 // the legacy logprobs begin with the prompt, whose first token has null for its log-probability.
 // Plain form (also native requests): {"id", "index", "text", "finish_reason", "stop_reason",
 // "logprobs", "token_ids", "prompt_logprobs", "usage"}, for several choices {"id", "index",
-// "choices": [{"index", "text", ...}], "prompt_logprobs", "usage"}, or {"id", "index", "error":
-// {"code", "message", "param"}}; parts that do not apply are left out.
+// "choices": [{"index", "text", ...}], "prompt_logprobs", "usage"}, for choices that were scored
+// {"id", "index", "choices": [{"index", "text", "logprob", "tokens", "probability", "logprobs",
+// "token_ids"}], "best", "usage"}, or {"id", "index", "error": {"code", "message", "param"}}; parts
+// that do not apply are left out.
 std::string ResultLine(const v1::Result& result, const ResultLineOptions& options);
 
 }  // namespace nightshift

@@ -116,8 +116,9 @@ struct SweepRecord {
   std::string stop_reason;
   std::string text;         // valid UTF-8; empty for a pack without tokenizer
   int64_t kept_tokens = 0;  // how many of the generated tokens belong to the completion
-  // With sampling.prompt_logprobs, when finished: one for each token of the prompt, whatever
-  // happened to the request meanwhile. The first has no log-probability: 0 and no alternatives.
+  // With sampling.prompt_logprobs, when finished: one for each token of the prompt from
+  // sampling.scored_from on, then for each of sampling.last_token_rivals, whatever happened to the
+  // request meanwhile. The prompt's first has no log-probability: 0 and no alternatives.
   std::vector<TokenLogprob> prompt_logprobs;
   // When finished: tokens of the prompt that it took from others instead of computing them, since
   // it was admitted last.

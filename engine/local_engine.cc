@@ -19,6 +19,11 @@
 namespace nightshift {
 namespace {
 
+// A request whose whole prompt is scored needs what is computed at each of its tokens.
+bool TakesShared(const SamplingParams& sampling) {
+  return !sampling.prompt_logprobs.has_value() || sampling.scored_from > 0;
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const Pack& pack) {
   if (!pack.manifest().has_tokenizer) {
     return std::unique_ptr<Tokenizer>();
@@ -179,10 +184,9 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
   RETURN_IF_ERROR(CheckRequest(request));
   ASSIGN_OR_RETURN(Completion completion, RebuildCompletion(request));
   RETURN_IF_ERROR(CheckRoom(request));
-  // A request whose prompt is scored needs what is computed at each of its tokens.
-  PrefixTree::Path prefix =
-      prefixes_->Enter(Shareable(request), !request.sampling.prompt_logprobs.has_value());
+  PrefixTree::Path prefix = prefixes_->Enter(Shareable(request), TakesShared(request.sampling));
   std::vector<int32_t> end_tokens = EndTokens(request.sampling);
+  const bool is_whole = IsWhole(request);
   auto sequence =
       std::make_unique<Sequence>(request.id, std::move(request.sampling), std::move(completion),
                                  std::move(request.prompt), std::move(end_tokens), *cache_);
@@ -192,6 +196,7 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
   }
   sequence->logprobs = std::move(request.generated_logprobs);
   sequence->prefix = std::move(prefix);
+  sequence->is_whole = is_whole;
   if (request.synthetic_context > 0) {
     RETURN_IF_ERROR(MakeUpContext(*sequence, request.synthetic_context));
   }
@@ -210,9 +215,9 @@ absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) 
   RETURN_IF_ERROR(sequence.pages.Grow(num_tokens));
   for (int64_t stretch = 0; stretch < sequence.pages.num_stretches(); ++stretch) {
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-      const std::optional<int32_t> id = sequence.pages.PageId(layer, stretch);
-      if (id.has_value() && cache_->TierOf(*id) != Tier::kDisk) {  // what was never written is 0
-        std::memset(cache_->Page(cache_->layers().place(layer).slot, *id), small_numbers,
+      const std::optional<PagePlace> place = sequence.pages.PlaceOf(layer, stretch);
+      if (place.has_value() && cache_->TierOf(place->id) != Tier::kDisk) {  // not written there: 0
+        std::memset(cache_->Page(place->slot, place->id), small_numbers,
                     static_cast<size_t>(cache_->layout().page_bytes()));
       }
     }
@@ -260,6 +265,11 @@ absl::Status LocalEngine::CheckRequest(const EngineRequest& request) const {
                      " tokens; the context of ", config_.context_tokens,
                      wants_output ? " leaves room for no output" : " is shorter"));
   }
+  if (request.sampling.scored_from >= prompt_tokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admit request ", request.id, ": its prompt of ", prompt_tokens,
+                     " tokens is to be scored from token ", request.sampling.scored_from));
+  }
   if (!request.generated_logprobs.empty() &&
       request.generated_logprobs.size() != request.generated.size()) {
     return absl::InvalidArgumentError(
@@ -281,6 +291,8 @@ absl::Status LocalEngine::CheckSampling(const SamplingParams& sampling) const {
     biased.push_back(bias.token);
   }
   RETURN_IF_ERROR(CheckTokenIds("logit_bias", biased, config_.vocabulary));
+  RETURN_IF_ERROR(
+      CheckTokenIds("last_token_rivals", sampling.last_token_rivals, config_.vocabulary));
   std::set<int32_t> bannable;
   for (const int32_t token : EndTokens(sampling)) {
     bannable.insert(token);
@@ -327,9 +339,8 @@ absl::StatusOr<Completion> LocalEngine::RebuildCompletion(const EngineRequest& r
 
 absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  const int64_t generated_tokens = static_cast<int64_t>(request.generated.size());
   const int64_t output_limit = OutputTokensLimit(prompt_tokens, request.sampling);
-  const int64_t whole_pages = info_.kv_needs.Most(prompt_tokens + output_limit);
+  const int64_t whole_pages = MostPages(request);
   if (whole_pages > cache_->num_pages()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "admit request ", request.id, ": ", prompt_tokens, " prompt and up to ", output_limit,
@@ -347,19 +358,11 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
         absl::StrCat("admit request ", request.id, ": asked 1 place of the block, free 0, budget ",
                      options_.max_block_requests));
   }
-  const KvLayers& layers = cache_->layers();
-  int64_t committed = prefixes_->shared_stretches() * layers.ids_per_stretch();
+  int64_t committed = prefixes_->shared_stretches() * cache_->layers().ids_per_stretch();
   for (const std::unique_ptr<Sequence>& held : held_) {
-    const int64_t limit =
-        held->prompt_tokens + OutputTokensLimit(held->prompt_tokens, held->sampling);
-    committed += info_.kv_needs.ToCommit(held->known_tokens(), limit - held->known_tokens(),
-                                         PrefixTree::SharedStretches(held->prefix));
+    committed += PagesCommitted(*held);
   }
-  const int64_t shared = request.sampling.prompt_logprobs.has_value()
-                             ? 0
-                             : prefixes_->SharedStretches(Shareable(request));
-  const int64_t asked = info_.kv_needs.ToCommit(prompt_tokens + generated_tokens,
-                                                output_limit - generated_tokens, shared);
+  const int64_t asked = PagesToCommit(request);
   if (committed + asked > cache_->num_pages()) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "admit request ", request.id, ": asked ", asked, " kv pages, free ",
@@ -368,10 +371,55 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
   return absl::OkStatus();
 }
 
+bool LocalEngine::IsWhole(const EngineRequest& request) const {
+  // Beside all others' decode tokens there is room for it in some sweep.
+  const int64_t most = std::min(LongestSpan(options_),
+                                options_.max_sweep_tokens - options_.max_block_requests + 1);
+  return request.sampling.max_output_tokens == 0 && request.synthetic_context == 0 &&
+         !TakesShared(request.sampling) && plan_.executor.kv.pages_per_slot == 0 &&
+         static_cast<int64_t>(request.prompt.size()) <= most;
+}
+
+int64_t LocalEngine::MostPages(const EngineRequest& request) const {
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  return IsWhole(request)
+             ? PageTable::OneLayerPages(prompt_tokens, cache_->layers())
+             : info_.kv_needs.Most(prompt_tokens +
+                                   OutputTokensLimit(prompt_tokens, request.sampling));
+}
+
+int64_t LocalEngine::PagesToCommit(const EngineRequest& request) const {
+  if (IsWhole(request)) {
+    return MostPages(request);
+  }
+  const int64_t shared = TakesShared(request.sampling)
+                             ? prefixes_->SharedStretches(Shareable(request))
+                             : 0;
+  const int64_t known = static_cast<int64_t>(request.prompt.size() + request.generated.size());
+  const int64_t limit = static_cast<int64_t>(request.prompt.size()) +
+                        OutputTokensLimit(static_cast<int64_t>(request.prompt.size()),
+                                          request.sampling);
+  return info_.kv_needs.ToCommit(known, limit - known, shared);
+}
+
+int64_t LocalEngine::PagesCommitted(const Sequence& held) const {
+  if (held.is_whole) {
+    return PageTable::OneLayerPages(held.prompt_tokens, cache_->layers());
+  }
+  const int64_t limit = held.prompt_tokens + OutputTokensLimit(held.prompt_tokens, held.sampling);
+  return info_.kv_needs.ToCommit(held.known_tokens(), limit - held.known_tokens(),
+                                 PrefixTree::SharedStretches(held.prefix));
+}
+
 std::span<const int32_t> LocalEngine::Shareable(const EngineRequest& request) const {
   const size_t known_tokens = request.prompt.size() + request.generated.size();
-  const bool shares = options_.share_prefixes && request.synthetic_context == 0;
-  const size_t tokens = shares ? std::min(request.prompt.size(), known_tokens - 1) : 0;
+  const bool shares =
+      options_.share_prefixes && request.synthetic_context == 0 && !IsWhole(request);
+  size_t tokens = shares ? std::min(request.prompt.size(), known_tokens - 1) : 0;
+  if (request.sampling.prompt_logprobs.has_value() && TakesShared(request.sampling)) {
+    // The row before the first scored token is its own.
+    tokens = std::min(tokens, static_cast<size_t>(request.sampling.scored_from) - 1);
+  }
   return std::span(request.prompt).first(tokens);
 }
 
@@ -449,8 +497,9 @@ SweepSchedule LocalEngine::ScheduleHeld() const {
   for (const std::unique_ptr<Sequence>& sequence : held_) {
     requests.push_back({.computed_tokens = sequence->computed_tokens,
                         .known_tokens = sequence->waits_for_prefix ? sequence->computed_tokens
-                                                                   : sequence->known_tokens(),
-                        .pages = sequence->pages.CountUnseen(seen)});
+                                                                   : sequence->tokens_to_compute(),
+                        .pages = sequence->pages.CountUnseen(seen),
+                        .whole_pages = sequence->is_whole ? PagesCommitted(*sequence) : 0});
   }
   return ScheduleSweep(requests, {.max_sweep_tokens = options_.max_sweep_tokens,
                                   .prompt_chunk_tokens = options_.prompt_chunk_tokens,
@@ -470,7 +519,11 @@ void LocalEngine::Advance(Sequence& sequence, int64_t num_tokens) {
 void LocalEngine::GrowPages(const SweepSchedule& schedule) {
   for (const Span& span : schedule.spans) {
     // The schedule counted the pages.
-    CHECK(held_[span.request]->pages.Grow(span.first_position + span.num_tokens).ok());
+    Sequence& sequence = *held_[span.request];
+    const int64_t positions = span.first_position + span.num_tokens;
+    CHECK((sequence.is_whole ? sequence.pages.GrowOneLayer(positions)
+                             : sequence.pages.Grow(positions))
+              .ok());
   }
 }
 
@@ -491,10 +544,11 @@ void LocalEngine::TakeScored(const SweepSchedule& schedule, std::vector<TokenLog
   for (const Span& span : schedule.spans) {
     Sequence& sequence = *held_[span.request];
     std::vector<TokenLogprob>& target = sequence.prompt_logprobs;
-    if (sequence.sampling.prompt_logprobs.has_value() && span.first_position == 0) {
+    if (sequence.sampling.prompt_logprobs.has_value() && sequence.sampling.scored_from == 0 &&
+        span.first_position == 0) {
       target.push_back({.token = sequence.tokens.front(), .logprob = 0.0F, .top = {}});
     }
-    const auto end = next + NumScored(span, sequence);
+    const auto end = next + ScoredRowsOf(span, sequence).num_scored();
     target.insert(target.end(), std::make_move_iterator(next), std::make_move_iterator(end));
     next = end;
   }

@@ -65,8 +65,16 @@ class LocalEngine : public Engine {
   absl::Status CheckSampling(const SamplingParams& sampling) const;
   absl::Status CheckRoom(const EngineRequest& request) const;
   absl::StatusOr<Completion> RebuildCompletion(const EngineRequest& request) const;
-  // The whole stretches of the prompt that leave a token to compute; nothing where nothing is
-  // shared.
+  // Whether it is computed in one sweep whose keys and values nothing reads later: a prompt that is
+  // only scored, takes no pages of others and is no longer than a span.
+  bool IsWhole(const EngineRequest& request) const;
+  // KV pages that it holds at one time at most, and that are counted for it when it asks for room
+  // or, held, when others do.
+  int64_t MostPages(const EngineRequest& request) const;
+  int64_t PagesToCommit(const EngineRequest& request) const;
+  int64_t PagesCommitted(const Sequence& held) const;
+  // The tokens of the prompt that leave one to compute and, before the first that is scored, its
+  // row; nothing where nothing is shared.
   std::span<const int32_t> Shareable(const EngineRequest& request) const;
   // Takes pages that others have computed, from the oldest request on, and finds those that wait
   // for an older one to compute some. Returns the tokens taken.

@@ -290,7 +290,8 @@ class Declaration {
     bench_->add_option("pack", bench.engine.pack_path, "the pack's folder")->required();
     number("--requests", bench.requests, "of the job");
     number("--prompt-tokens", bench.prompt_tokens, "of each request");
-    number("--output-tokens", bench.output_tokens, "of each request");
+    number("--output-tokens", bench.output_tokens,
+           "of each request; 0: the log-probabilities of its prompt");
     number("--sweeps", bench.sweeps, "cuts the run after so many; 0: to its end");
     number("--start-context", bench.start_context,
            "so many tokens of each request count as computed, over made-up keys and values");

@@ -46,11 +46,19 @@ StreamShape WithLimits(StreamShape shape, const ModelConfig& config, const Execu
 
 }  // namespace
 
-int64_t NumScored(const Span& span, const Sequence& sequence) {
+ScoredRows ScoredRowsOf(const Span& span, const Sequence& sequence) {
   if (!sequence.sampling.prompt_logprobs.has_value()) {
-    return 0;
+    return {};
   }
-  return std::clamp<int64_t>(sequence.prompt_tokens - 1 - span.first_position, 0, span.num_tokens);
+  // The row at a position tells of the token behind it.
+  const auto row_of = [&](int64_t token) {
+    return std::clamp<int64_t>(token - 1 - span.first_position, 0, span.num_tokens);
+  };
+  const int64_t first = row_of(sequence.sampling.scored_from);
+  const int64_t end = row_of(sequence.prompt_tokens);
+  const bool has_last = end > first && end > row_of(sequence.prompt_tokens - 1);
+  const auto rivals = static_cast<int64_t>(sequence.sampling.last_token_rivals.size());
+  return {.first = first, .count = end - first, .rivals = has_last ? rivals : 0};
 }
 
 int64_t Executor::DeviceBytes(const ModelConfig& config, const KvPageLayout& layout,
@@ -122,7 +130,7 @@ Executor::Executor(ExecutorParts parts, const ExecutorLimits& limits)
       lanes_(clock_) {}
 
 absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule, Sequences sequences) {
-  std::vector<HeadRow> rows = ScoredRows(schedule, sequences);
+  std::vector<HeadRow> rows = RowsToScore(schedule, sequences);
   const size_t num_scored = rows.size();
   for (const SampledRow& sampled : schedule.sampled) {
     Sequence& sequence = *sequences[sampled.request];
@@ -153,19 +161,26 @@ absl::StatusOr<SweepOutput> Executor::Run(const SweepSchedule& schedule, Sequenc
   return result;
 }
 
-std::vector<HeadRow> Executor::ScoredRows(const SweepSchedule& schedule,
-                                          Sequences sequences) const {
+std::vector<HeadRow> Executor::RowsToScore(const SweepSchedule& schedule,
+                                           Sequences sequences) const {
   std::vector<HeadRow> rows;
   for (const Span& span : schedule.spans) {
     const Sequence& sequence = *sequences[span.request];
-    for (int64_t i = 0; i < NumScored(span, sequence); ++i) {
-      const int64_t position = span.first_position + i + 1;
+    const ScoredRows scored = ScoredRowsOf(span, sequence);
+    const auto add = [&](int64_t row, int32_t token) {
       rows.push_back({.request_id = sequence.id,
-                      .row = span.first_row + i,
-                      .position = position,
+                      .row = span.first_row + row,
+                      .position = span.first_position + row + 1,
                       .sampling = &sequence.sampling,
                       .adjustments = {},
-                      .known_token = sequence.tokens[static_cast<size_t>(position)]});
+                      .known_token = token});
+    };
+    const int64_t end = scored.first + scored.count;
+    for (int64_t i = scored.first; i < end; ++i) {
+      add(i, sequence.tokens[static_cast<size_t>(span.first_position + i + 1)]);
+    }
+    for (int64_t i = 0; i < scored.rivals; ++i) {
+      add(end - 1, sequence.sampling.last_token_rivals[static_cast<size_t>(i)]);
     }
   }
   return rows;

@@ -72,14 +72,21 @@ struct SweepOutput {
   // For each of schedule.sampled, in order; nothing where the request wants no output.
   std::vector<std::optional<TokenLogprob>> sampled;
   // Of prompts whose log-probabilities are wanted: for each such span, in order, the tokens that
-  // follow its rows, as far as they belong to the prompt.
+  // follow its scored rows.
   std::vector<TokenLogprob> scored;
   SweepTimes times;
   std::vector<StepTimes> steps;  // as SweepResult
 };
 
-// How many of the tokens that follow the span's rows are scored.
-int64_t NumScored(const Span& span, const Sequence& sequence);
+// Rows of a span, counted from its first, whose next tokens are scored.
+struct ScoredRows {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t rivals = 0;  // of the token behind the last of them, which are scored too
+
+  int64_t num_scored() const { return count + rivals; }
+};
+ScoredRows ScoredRowsOf(const Span& span, const Sequence& sequence);
 
 // Used by one thread; ops and lanes spread the work.
 class Executor : private WeightAccess {
@@ -119,7 +126,7 @@ class Executor : private WeightAccess {
                                        const std::function<void()>& head);
   SweepShape ShapeOf(const SweepSchedule& schedule, Sequences sequences) const;
   // The rows whose next token is one of the prompt that is to be reported.
-  std::vector<HeadRow> ScoredRows(const SweepSchedule& schedule, Sequences sequences) const;
+  std::vector<HeadRow> RowsToScore(const SweepSchedule& schedule, Sequences sequences) const;
   void GatherTokens();
   // Rows of the sweep wherever they lie, for the head.
   void GatherRows(std::span<const int64_t> rows, MatrixView out);

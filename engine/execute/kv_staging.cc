@@ -37,8 +37,8 @@ void AddDiskCopy(std::vector<DiskCopy>& copies, int64_t offset, std::span<std::b
 
 bool AllBesideDevice(const KvCache& cache, const PageTable& pages, int64_t layer, int64_t count) {
   for (int64_t stretch = 0; stretch < count; ++stretch) {
-    const std::optional<int32_t> id = pages.PageId(layer, stretch);
-    if (id.has_value() && cache.TierOf(*id) == Tier::kDevice) {
+    const std::optional<PagePlace> place = pages.PlaceOf(layer, stretch);
+    if (place.has_value() && cache.TierOf(place->id) == Tier::kDevice) {
       return false;
     }
   }
@@ -93,14 +93,14 @@ class KvStaging::Stager {
                          AllBesideDevice(cache_, pages, layer_, count);
     const size_t first_page = result_.pages.size();
     for (int64_t stretch = 0; stretch < count; ++stretch) {
-      const std::optional<int32_t> id = pages.PageId(layer_, stretch);
-      if (!id.has_value()) {
+      const std::optional<PagePlace> place = pages.PlaceOf(layer_, stretch);
+      if (!place.has_value()) {
         result_.pages.push_back(nullptr);
         continue;
       }
       const bool has_earlier = stretch * kPagePositions < span.first_position;
       const bool has_new = (stretch + 1) * kPagePositions > span.first_position;
-      result_.pages.push_back(PageFor(*id, has_earlier, has_new, on_host));
+      result_.pages.push_back(PageFor(*place, has_earlier, has_new, on_host));
     }
     (on_host ? result_.host_spans : result_.device_spans)
         .push_back({.first_row = span.first_row - batch_first_row,
@@ -113,8 +113,8 @@ class KvStaging::Stager {
 
  private:
   // Where attention finds the page; lists how it gets there and back.
-  std::byte* PageFor(int32_t id, bool has_earlier, bool has_new, bool on_host) {
-    const int64_t kind_slot = cache_.layers().place(layer_).slot;
+  std::byte* PageFor(const PagePlace& page, bool has_earlier, bool has_new, bool on_host) {
+    const auto [id, kind_slot] = page;
     const Tier tier = cache_.TierOf(id);
     if (tier == Tier::kDevice || (tier == Tier::kHost && on_host)) {
       return cache_.Page(kind_slot, id);

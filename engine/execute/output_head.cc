@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -16,8 +18,30 @@ namespace {
 // 32 panels: logits of a group and a chunk (256 x 2048 x 4 bytes = 2 MiB) stay in the cache until
 // they are folded, and every chunk is still work enough for all threads.
 constexpr int64_t kChunkTokens = 2048;
-// Rows that go through the head together; the head's weights are read once a group.
+// Rows whose logits of a chunk are in memory together.
 constexpr int64_t kGroupRows = 256;
+
+struct Group {
+  int64_t first = 0;
+  int64_t rows = 0;
+
+  size_t size() const { return static_cast<size_t>(rows); }
+};
+
+std::vector<Group> GroupsOf(int64_t rows) {
+  std::vector<Group> groups;
+  for (int64_t first = 0; first < rows; first += kGroupRows) {
+    groups.push_back({first, std::min(kGroupRows, rows - first)});
+  }
+  return groups;
+}
+
+// What a walk takes at one time beside the rows that it is about: hidden rows of a group, its
+// logits of a chunk, or all logits of one row.
+int64_t FloatsBesideRows(const ModelConfig& config) {
+  return std::max({kGroupRows * RowStride(config.model_width), kGroupRows * RowStride(kChunkTokens),
+                   RowStride(config.vocabulary)});
+}
 
 absl::Status NotFinite(const HeadRow& row) {
   return absl::InternalError(absl::StrCat("sample request ", row.request_id, " at position ",
@@ -69,8 +93,12 @@ OutputHead::OutputHead(const ModelConfig& config, const ModelWeights& weights, W
     : config_(config), weights_(weights), access_(access), forward_(forward), ops_(ops) {}
 
 int64_t OutputHead::ScratchFloats(const ModelConfig& config) {
-  const int64_t finished = RowStride(config.model_width) + RowStride(config.embedding_width);
-  return kGroupRows * finished + std::max(kGroupRows * kChunkTokens, RowStride(config.vocabulary));
+  return kGroupRows * RowStride(config.embedding_width) + FloatsBesideRows(config);
+}
+
+size_t OutputHead::RowsOfWalk(std::span<const float> scratch) const {
+  const int64_t room = static_cast<int64_t>(scratch.size()) - FloatsBesideRows(config_);
+  return static_cast<size_t>(room / RowStride(config_.embedding_width));
 }
 
 absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(const GatherHidden& gather,
@@ -84,66 +112,84 @@ absl::StatusOr<std::vector<TokenLogprob>> OutputHead::Sample(const GatherHidden&
   }
   Look look = Look::kOfSweep;
   while (!rows.empty()) {
-    const size_t count = std::min(rows.size(), static_cast<size_t>(kGroupRows));
-    RETURN_IF_ERROR(SampleGroup(gather, rows.first(count), look, scratch, results));
+    const size_t count = std::min(rows.size(), RowsOfWalk(scratch));
+    RETURN_IF_ERROR(SampleRows(gather, rows.first(count), look, scratch, results));
     rows = rows.subspan(count);
     look = Look::kFurther;
   }
   return results;
 }
 
-absl::Status OutputHead::SampleGroup(const GatherHidden& gather, std::span<const HeadRow> rows,
-                                     Look look, std::span<float> scratch,
-                                     std::vector<TokenLogprob>& results) {
+absl::Status OutputHead::SampleRows(const GatherHidden& gather, std::span<const HeadRow> rows,
+                                    Look look, std::span<float> scratch,
+                                    std::vector<TokenLogprob>& results) {
   std::vector<int64_t> hidden_rows;
   for (const HeadRow& row : rows) {
     hidden_rows.push_back(row.row);
   }
   std::span<float> rest;
   const MatrixView finished = FinishRows(gather, hidden_rows, scratch, rest);
-  Questions questions(rows);
-  Ask(finished, look, rest, questions);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const HeadRow& row = rows[i];
-    const HeadState& own = questions.states[questions.report[i]];
-    const HeadState& drawn_from = questions.states[questions.draw[i]];
-    if (!HasFiniteLogits(own) || drawn_from.candidates.empty()) {
-      return NotFinite(row);
+  std::vector<Questions> groups;
+  for (const Group& group : GroupsOf(finished.rows)) {
+    groups.emplace_back(rows.subspan(static_cast<size_t>(group.first), group.size()));
+  }
+  Ask(finished, look, rest, groups);
+  for (const Group& group : GroupsOf(finished.rows)) {
+    Questions& questions = groups[static_cast<size_t>(group.first / kGroupRows)];
+    const MatrixView group_rows = finished.Rows(group.first, group.rows);
+    for (size_t i = 0; i < group.size(); ++i) {
+      ASSIGN_OR_RETURN(TokenLogprob token, Answer(rows[static_cast<size_t>(group.first) + i], i,
+                                                  group_rows, rest, questions));
+      results.push_back(std::move(token));
     }
-    if (row.known_token.has_value()) {
-      results.push_back(Report(*row.known_token, own.unadjusted.front(), own,
-                               row.sampling->prompt_logprobs.value_or(0)));
-      continue;
-    }
-    const Candidate drawn = DrawToken(row, i, finished, rest, questions);
-    const float logit = UnadjustedLogit(drawn.token, drawn.logit,
-                                        questions.requests[questions.draw[i]], drawn_from);
-    results.push_back(Report(drawn.token, logit, own, row.sampling->top_logprobs));
   }
   return absl::OkStatus();
 }
 
 void OutputHead::Ask(MatrixView finished, Look look, std::span<float> scratch,
-                     Questions& questions) {
+                     std::span<Questions> groups) {
   ForEachChunk(look, [&](const WeightShardView& chunk, int32_t first_token) {
-    MatrixView logits = Scratch(scratch).Take(finished.rows, chunk.outputs);
-    ops_.MatMul({.x = finished, .weight = chunk, .out = logits, .same_x = first_token > 0});
-    forward_.CapLogits(logits);
-    ops_.HeadReduce({.logits = logits,
-                     .first_token = first_token,
-                     .requests = questions.requests,
-                     .states = questions.states});
+    for (const Group& group : GroupsOf(finished.rows)) {
+      Questions& questions = groups[static_cast<size_t>(group.first / kGroupRows)];
+      MatrixView logits = Scratch(scratch).Take(group.rows, chunk.outputs);
+      ops_.MatMul({.x = finished.Rows(group.first, group.rows),
+                   .weight = chunk,
+                   .out = logits,
+                   .same_x = groups.size() == 1 && first_token > 0});
+      forward_.CapLogits(logits);
+      ops_.HeadReduce({.logits = logits,
+                       .first_token = first_token,
+                       .requests = questions.requests,
+                       .states = questions.states});
+    }
   });
 }
 
-Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView finished,
+absl::StatusOr<TokenLogprob> OutputHead::Answer(const HeadRow& row, size_t index, MatrixView group,
+                                                std::span<float> scratch, Questions& questions) {
+  const HeadState& own = questions.states[questions.report[index]];
+  const HeadState& drawn_from = questions.states[questions.draw[index]];
+  if (!HasFiniteLogits(own) || drawn_from.candidates.empty()) {
+    return NotFinite(row);
+  }
+  if (row.known_token.has_value()) {
+    return Report(*row.known_token, own.unadjusted.front(), own,
+                  row.sampling->prompt_logprobs.value_or(0));
+  }
+  const Candidate drawn = DrawToken(row, index, group, scratch, questions);
+  const float logit = UnadjustedLogit(drawn.token, drawn.logit,
+                                      questions.requests[questions.draw[index]], drawn_from);
+  return Report(drawn.token, logit, own, row.sampling->top_logprobs);
+}
+
+Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView group,
                                 std::span<float> scratch, Questions& questions) {
   const HeadRequest& request = questions.requests[questions.draw[index]];
   HeadState& state = questions.states[questions.draw[index]];
   std::optional<Candidate> drawn = Draw(*row.sampling, request, state, config_.vocabulary);
   if (!drawn.has_value()) {
     const MatrixView row_logits =
-        WholeLogits(finished.Rows(static_cast<int64_t>(index), 1), Look::kFurther, scratch);
+        WholeLogits(group.Rows(static_cast<int64_t>(index), 1), Look::kFurther, scratch);
     const std::span<float> logits(row_logits.data, static_cast<size_t>(config_.vocabulary));
     for (const LogitAdjustment& adjustment : request.adjustments) {
       float& logit = logits[static_cast<size_t>(adjustment.token)];
@@ -211,13 +257,15 @@ void OutputHead::ForEachChunk(Look look, const UseChunk& use) {
 
 MatrixView OutputHead::FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,
                                   std::span<float> scratch, std::span<float>& rest) {
-  const int64_t count = static_cast<int64_t>(rows.size());
   Scratch memory(scratch);
-  MatrixView finished = memory.Take(count, config_.embedding_width);
-  MatrixView gathered = memory.Take(count, config_.model_width);
-  gather(rows, gathered);
-  forward_.Finish(weights_, gathered, finished);
+  MatrixView finished =
+      memory.Take(static_cast<int64_t>(rows.size()), config_.embedding_width);
   rest = memory.rest();
+  for (const Group& group : GroupsOf(finished.rows)) {
+    MatrixView gathered = Scratch(rest).Take(group.rows, config_.model_width);
+    gather(rows.subspan(static_cast<size_t>(group.first), group.size()), gathered);
+    forward_.Finish(weights_, gathered, finished.Rows(group.first, group.rows));
+  }
   return finished;
 }
 

@@ -1,9 +1,10 @@
 // OutputHead: from the last hidden rows of requests to sampled tokens.
 //
 // Walks the vocabulary in chunks that depend on the model alone and folds each chunk's logits into
-// a small state or two a row, so the logits of all rows are never in memory together. Rows whose
-// cuts (min-p, top-k, top-p) need more than the kept candidates take a second pass with their whole
-// row.
+// a small state or two a row, so the logits of all rows are never in memory together. As many rows
+// as scratch holds share one walk, so that scoring a sweep's prompts reads a streamed head once.
+// Rows whose cuts (min-p, top-k, top-p) need more than the kept candidates take a second pass with
+// their whole row.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ class OutputHead {
   OutputHead(const ModelConfig& config, const ModelWeights& weights, WeightAccess* access,
              Forward& forward, Ops& ops);
 
-  // Floats of scratch that Sample and Logits need, whatever the number of rows.
+  // Floats of scratch that Sample and Logits need, whatever the number of rows. More of it saves
+  // walks.
   static int64_t ScratchFloats(const ModelConfig& config);
 
   // Gives one token a row. Errors: INTERNAL naming the request whose logits are not finite.
@@ -67,12 +69,17 @@ class OutputHead {
   // What the head is asked about a group of rows.
   struct Questions;
 
-  absl::Status SampleGroup(const GatherHidden& gather, std::span<const HeadRow> rows, Look look,
-                           std::span<float> scratch, std::vector<TokenLogprob>& results);
-  // Folds all logits of `finished` into the questions' states.
-  void Ask(MatrixView finished, Look look, std::span<float> scratch, Questions& questions);
-  // Draws the token of row `index` of the group.
-  Candidate DrawToken(const HeadRow& row, size_t index, MatrixView finished,
+  // Rows that one walk has room for.
+  size_t RowsOfWalk(std::span<const float> scratch) const;
+  absl::Status SampleRows(const GatherHidden& gather, std::span<const HeadRow> rows, Look look,
+                          std::span<float> scratch, std::vector<TokenLogprob>& results);
+  // Folds all logits of `finished`, cut into groups, into the questions' states.
+  void Ask(MatrixView finished, Look look, std::span<float> scratch,
+           std::span<Questions> groups);
+  absl::StatusOr<TokenLogprob> Answer(const HeadRow& row, size_t index, MatrixView group,
+                                      std::span<float> scratch, Questions& questions);
+  // Draws the token of row `index` of the group, whose finished rows are given.
+  Candidate DrawToken(const HeadRow& row, size_t index, MatrixView group,
                       std::span<float> scratch, Questions& questions);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
   MatrixView FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,

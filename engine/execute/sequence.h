@@ -1,6 +1,7 @@
 // Sequence: a request while the engine holds it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -28,6 +29,11 @@ struct Sequence {
   Sequence& operator=(const Sequence&) = delete;
 
   int64_t known_tokens() const { return static_cast<int64_t>(tokens.size()); }
+  // Of those. Where the prompt is only scored nobody asks what follows its last token.
+  int64_t tokens_to_compute() const {
+    const bool only_scores = sampling.max_output_tokens == 0;
+    return std::max<int64_t>(1, known_tokens() - (only_scores ? 1 : 0));
+  }
 
   uint64_t id;
   SamplingParams sampling;
@@ -38,9 +44,12 @@ struct Sequence {
   int64_t computed_tokens = 0;         // whose keys and values are in `pages`
   int64_t shared_tokens = 0;           // of these, taken from others
   std::vector<TokenLogprob> logprobs;  // of the generated tokens
-  // Of the prompt as far as it is computed; the first has none. Empty when not wanted.
+  // Of the prompt from sampling.scored_from on as far as it is computed; the prompt's first has
+  // none. Empty when not wanted.
   std::vector<TokenLogprob> prompt_logprobs;
   PageTable pages;
+  // All of it is computed in one sweep, whose pages nothing reads later: one layer is enough.
+  bool is_whole = false;
   PrefixTree::Path prefix;        // what others may have in common with it; empty: nothing
   bool waits_for_prefix = false;  // at this sweep edge, for pages that an older one computes
 };

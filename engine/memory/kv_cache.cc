@@ -130,11 +130,7 @@ void KvCache::RemoveHolder(int32_t id) {
 absl::Status PageTable::Grow(int64_t positions) {
   const int64_t stretches = PagesFor(positions) - num_stretches_;
   const int64_t asked = stretches * cache_->layers_.ids_per_stretch();
-  if (asked > cache_->free_pages()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("grow a sequence to ", positions, " positions: asked ", asked,
-                     " kv pages, free ", cache_->free_pages(), ", budget ", cache_->num_pages()));
-  }
+  RETURN_IF_ERROR(CheckFree(positions, asked));
   if (!home_.has_value()) {
     home_ = cache_->Emptiest();
   }
@@ -149,7 +145,32 @@ absl::Status PageTable::Grow(int64_t positions) {
   return absl::OkStatus();
 }
 
+absl::Status PageTable::GrowOneLayer(int64_t positions) {
+  CHECK_EQ(num_stretches_, 0);
+  const int64_t asked = OneLayerPages(positions, cache_->layers_);
+  RETURN_IF_ERROR(CheckFree(positions, asked));
+  for (int64_t i = 0; i < asked; ++i) {
+    ids_[0].push_back(cache_->Give(cache_->Emptiest()));
+  }
+  one_layer_ = true;
+  num_stretches_ = PagesFor(positions);
+  num_pages_ = asked;
+  return absl::OkStatus();
+}
+
+absl::Status PageTable::CheckFree(int64_t positions, int64_t asked) const {
+  if (asked <= cache_->free_pages()) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("grow a sequence to ", positions, " positions: asked ", asked,
+                   " kv pages, free ", cache_->free_pages(), ", budget ", cache_->num_pages()));
+}
+
 void PageTable::DropBehind(int64_t position) {
+  if (one_layer_) {
+    return;
+  }
   const int64_t ids_per_stretch = cache_->layers_.ids_per_stretch(/*sliding=*/true);
   const int64_t end = std::min(num_stretches_, cache_->layers_.StretchesBehind(position));
   for (int64_t i = num_dropped_ * ids_per_stretch; i < end * ids_per_stretch; ++i) {
@@ -171,6 +192,7 @@ void PageTable::Clear() {
     ids.clear();
   }
   num_stretches_ = num_dropped_ = num_pages_ = 0;
+  one_layer_ = false;
 }
 
 OfferedStretch PageTable::Offer(int64_t stretch) {
@@ -244,12 +266,16 @@ int64_t PageTable::CountUnseen(std::vector<bool>& seen) const {
   return count;
 }
 
-std::optional<int32_t> PageTable::PageId(int64_t layer, int64_t stretch) const {
+std::optional<PagePlace> PageTable::PlaceOf(int64_t layer, int64_t stretch) const {
   const KvLayers& layers = cache_->layers_;
+  if (one_layer_) {
+    return PagePlace{.id = ids_[0][static_cast<size_t>(stretch / layers.unit_layers())],
+                     .slot = stretch % layers.unit_layers()};
+  }
   const KvLayers::Place& place = layers.place(layer);
   const int64_t index = stretch * layers.ids_per_stretch(place.slides) + place.unit;
   const int32_t id = ids_[place.slides ? 1 : 0][static_cast<size_t>(index)];
-  return id == kNoPage ? std::nullopt : std::optional(id);
+  return id == kNoPage ? std::nullopt : std::optional(PagePlace{.id = id, .slot = place.slot});
 }
 
 }  // namespace nightshift

@@ -134,7 +134,17 @@ class KvCache {
   uint64_t num_freed_ = 0;
 };
 
+// Where a stretch of a sequence lies at one layer: layer `slot` of those that the id stands for.
+struct PagePlace {
+  int32_t id = 0;
+  int64_t slot = 0;
+};
+
 // The pages of one sequence; lets go of them when destroyed. The cache must outlive it.
+//
+// Of a sequence whose positions are all computed in one sweep and read no more after it, one layer
+// at a time is enough: every layer overwrites the one before. Its stretches then fill all layers of
+// a page id, one after another.
 class PageTable {
  public:
   explicit PageTable(KvCache& cache) : cache_(&cache) {}
@@ -145,6 +155,12 @@ class PageTable {
   // Takes pages until `positions` fit; none when it fails.
   // Errors: RESOURCE_EXHAUSTED with asked, free and budget.
   absl::Status Grow(int64_t positions);
+  // The same for a table that is empty, of one layer at a time.
+  absl::Status GrowOneLayer(int64_t positions);
+  // Ids that GrowOneLayer takes.
+  static int64_t OneLayerPages(int64_t positions, const KvLayers& layers) {
+    return (PagesFor(positions) + layers.unit_layers() - 1) / layers.unit_layers();
+  }
   // Lets go of what no query from `position` on sees: pages of sliding layers behind its window.
   void DropBehind(int64_t position);
   void Clear();
@@ -157,8 +173,8 @@ class PageTable {
   // Grows by pages of others; all of them can be taken. Drops behind their end.
   void Take(std::span<const OfferedStretch* const> offered);
 
-  // The page of positions from 32 * stretch on at a layer; nothing once it is given back.
-  std::optional<int32_t> PageId(int64_t layer, int64_t stretch) const;
+  // Of positions from 32 * stretch on at a layer; nothing once the page is given back.
+  std::optional<PagePlace> PlaceOf(int64_t layer, int64_t stretch) const;
   // Stretches of positions that the table has grown to.
   int64_t num_stretches() const { return num_stretches_; }
   // Page ids that it holds.
@@ -169,7 +185,10 @@ class PageTable {
  private:
   static constexpr int32_t kNoPage = -1;
 
+  absl::Status CheckFree(int64_t positions, int64_t asked) const;
+
   KvCache* cache_;
+  bool one_layer_ = false;  // what ids_[0] then has is of whatever layer is computed
   std::optional<Tier> home_;     // chosen when the first page is taken
   std::vector<int32_t> ids_[2];  // [stretches][ids of a stretch], of full and of sliding layers
   int64_t num_stretches_ = 0;

@@ -23,6 +23,7 @@ constexpr float kMaxRepetition = 100.0F;
 constexpr float kMaxPenalty = 2.0F;
 constexpr float kMaxBias = 100.0F;
 constexpr size_t kMaxBiases = 1024;
+constexpr size_t kMaxRivals = 1024;
 constexpr size_t kMaxBadWords = 1024;
 constexpr size_t kMaxBadWordTokens = 1024;
 
@@ -124,6 +125,12 @@ absl::Status SamplingParams::Validate() const {
   }
   if (prompt_logprobs.has_value() && (*prompt_logprobs < 0 || *prompt_logprobs > kMaxTopLogprobs)) {
     return OutOfRange("prompt_logprobs", *prompt_logprobs, "0 to 20");
+  }
+  if (last_token_rivals.size() > kMaxRivals) {
+    return OutOfRange("number of last_token_rivals", last_token_rivals.size(), "at most 1024");
+  }
+  if (scored_from < 0) {
+    return OutOfRange("scored_from", scored_from, "a position of the prompt");
   }
   if (top_logprobs < 0 || top_logprobs > kMaxTopLogprobs) {
     return OutOfRange("top_logprobs", top_logprobs, "0 to 20");

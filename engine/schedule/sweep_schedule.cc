@@ -38,15 +38,19 @@ std::vector<Span> FormSpans(std::span<const HeldRequest> held, const SweepLimits
   }
   for (size_t i = 0; i < held.size() && row < limits.max_sweep_tokens; ++i) {
     const int64_t pending = PendingTokens(held[i]);
-    if (pending > 1) {
-      add(i, std::min({pending, chunk, limits.max_sweep_tokens - row}));
+    const int64_t room = std::min(chunk, limits.max_sweep_tokens - row);
+    if (pending > 1 && (held[i].whole_pages == 0 || pending <= room)) {
+      add(i, std::min(pending, room));
     }
   }
   return spans;
 }
 
 // Pages that a span's positions take beyond those of the positions before it.
-int64_t PagesToAdd(const Span& span, const SweepLimits& limits) {
+int64_t PagesToAdd(const Span& span, const HeldRequest& request, const SweepLimits& limits) {
+  if (request.whole_pages > 0) {
+    return request.whole_pages;
+  }
   const auto stretches = [](int64_t positions) {
     return RoundUp(positions, kPagePositions) / kPagePositions;
   };
@@ -54,10 +58,11 @@ int64_t PagesToAdd(const Span& span, const SweepLimits& limits) {
          limits.pages_per_stretch;
 }
 
-bool Fits(const std::vector<Span>& spans, const SweepLimits& limits, int64_t free_pages) {
+bool Fits(const std::vector<Span>& spans, std::span<const HeldRequest> held,
+          const SweepLimits& limits, int64_t free_pages) {
   int64_t asked = 0;
   for (const Span& span : spans) {
-    asked += PagesToAdd(span, limits);
+    asked += PagesToAdd(span, held[span.request], limits);
   }
   return asked <= free_pages;
 }
@@ -180,7 +185,7 @@ SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits
   SweepSchedule schedule;
   int64_t free_pages = limits.free_pages;
   schedule.spans = FormSpans(held, limits);
-  while (!Fits(schedule.spans, limits, free_pages)) {
+  while (!Fits(schedule.spans, held, limits, free_pages)) {
     CHECK_GT(held.size(), 1U);
     free_pages += held.back().pages;
     held = held.first(held.size() - 1);

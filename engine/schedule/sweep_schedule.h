@@ -32,6 +32,8 @@ struct HeldRequest {
   // Prompt and generated; more than computed_tokens, but for one that sits this sweep out.
   int64_t known_tokens = 0;
   int64_t pages = 0;  // that become free, in all layers, when it and all younger ones leave
+  // Above 0: all of its pending tokens are in one sweep, in which they take so many pages.
+  int64_t whole_pages = 0;
 };
 
 struct SweepLimits {
@@ -76,7 +78,7 @@ struct SweepSchedule {
 
 // Schedules one sweep over `held`, which is in order of admission. Spans of one token have their
 // place first (so that no prompt delays a decoding request), then prompts in order of admission as
-// far as the token budget goes; in rows they lie in this order, or spread among each other where
+// far as the token budget goes, past those that must be whole and have no room; in rows they lie in this order, or spread among each other where
 // keys and values pass through staging memory. When the pages that the spans need are not free, the
 // youngest requests are evicted until they are; the oldest one alone must fit.
 SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits& limits);

@@ -115,8 +115,9 @@ absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeWithBos(
 absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodePrompt(
     absl::string_view prompt, const EncodeOptions& options) const {
   if (tokenizer_ == nullptr) return NoTokenizer();
-  return EncodeWithBos(prompt,
-                       options.parse_special_in_content ? Whole(prompt) : std::vector<TextRange>());
+  const std::string text = absl::StrCat(prompt, options.continuation);
+  return EncodeWithBos(text,
+                       options.parse_special_in_content ? Whole(text) : std::vector<TextRange>());
 }
 
 absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeChat(
@@ -130,13 +131,14 @@ absl::StatusOr<std::vector<int32_t>> PromptEncoder::EncodeChat(
   const TokenizerSpec& spec = tokenizer_->spec();
   const auto text_of = [this](int32_t id) { return std::string(tokenizer_->TokenBytes(id)); };
   ASSIGN_OR_RETURN(
-      const RenderedText rendered,
+      RenderedText rendered,
       chat_template_->Render(
           normalized, {.add_generation_prompt = options.add_generation_prompt,
                        .bos_token = text_of(spec.bos_token),
                        .eos_token = spec.eos_tokens.empty() ? "" : text_of(spec.eos_tokens.front()),
                        .arguments = options.template_arguments,
                        .now_us = options.now_us}));
+  rendered.text += options.continuation;
   return EncodeWithBos(rendered.text,
                        options.parse_special_in_content ? Whole(rendered.text) : rendered.trusted);
 }

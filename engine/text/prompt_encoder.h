@@ -24,6 +24,8 @@ struct EncodeOptions {
   // forges a turn by writing <|im_end|> in a document.
   bool parse_special_in_content = false;
   bool add_generation_prompt = true;
+  // Follows the prompt or the rendered chat, and is encoded with it as one text. The caller's own.
+  std::string continuation = "";
   // chat_template_kwargs, as CheckTemplateArguments wants them.
   nlohmann::ordered_json template_arguments = nlohmann::ordered_json::object();
   // See RenderOptions.

@@ -15,6 +15,10 @@ struct ParseLimits {
   int64_t max_messages = 4096;
   // Of one request: each takes a place of the block and computes the prompt again.
   int32_t max_choices = 16;
+  // Continuations of one prompt that are scored. Each takes a place of the block.
+  int32_t max_scored_choices = 128;
+  int64_t max_scored_choice_bytes = 64 << 10;  // of a text
+  int64_t max_scored_choice_tokens = 64 << 10;
   int32_t max_json_depth = 64;
   // JSON values of one line. A parsed value takes some 16 to 100 bytes, so this bounds the memory
   // of a line whatever its text is.

@@ -167,6 +167,27 @@ absl::Status ReadMessages(const json& messages, v1::Chat& chat, int64_t& ignored
   return absl::OkStatus();
 }
 
+absl::Status ReadChoices(const json& choices, const ParseLimits& limits,
+                         v1::InferenceRequest& request) {
+  if (!choices.is_array()) {
+    return WrongType("choices", "a list of strings or lists of token ids", choices.type_name());
+  }
+  // Before a list of a million is copied.
+  RETURN_IF_ERROR(CheckNumChoices(static_cast<int64_t>(choices.size()), limits));
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const std::string at = absl::StrCat("choices[", i, "]");
+    v1::Continuation& choice = *request.add_choices();
+    if (choices[i].is_string()) {
+      choice.set_text(choices[i].get_ref<const std::string&>());
+    } else if (choices[i].is_array()) {
+      RETURN_IF_ERROR(ReadTokens(choices[i], at, *choice.mutable_tokens()));
+    } else {
+      return WrongType(at, "a string or a list of token ids", choices[i].type_name());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadPromptOptions(const json& body, absl::string_view line, bool is_nested,
                                v1::PromptOptions& options) {
   ASSIGN_OR_RETURN(const auto generation_prompt, ReadBool(body, "add_generation_prompt"));

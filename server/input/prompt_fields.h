@@ -19,6 +19,10 @@ absl::Status ReadPrompt(const nlohmann::json& prompt, v1::InferenceRequest& requ
 // parts, which are joined by newlines. The role developer becomes system.
 absl::Status ReadMessages(const nlohmann::json& messages, v1::Chat& chat, int64_t& ignored);
 
+// A list whose members are strings or lists of token ids.
+absl::Status ReadChoices(const nlohmann::json& choices, const ParseLimits& limits,
+                         v1::InferenceRequest& request);
+
 // add_generation_prompt, parse_special_in_content and chat_template_kwargs. `line` is the row's
 // text, in which the body is the line itself or, if `is_nested`, its member "body".
 absl::Status ReadPromptOptions(const nlohmann::json& body, absl::string_view line, bool is_nested,

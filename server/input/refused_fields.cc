@@ -156,7 +156,7 @@ bool IsKnown(absl::string_view name, RowKind kind) {
   if (name == "messages") {
     return kind != RowKind::kCompletion;
   }
-  if (kind == RowKind::kPlain && (name == "id" || name == "custom_id")) {
+  if (kind == RowKind::kPlain && (name == "id" || name == "custom_id" || name == "choices")) {
     return true;
   }
   return name == "user" || std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end();
@@ -175,6 +175,10 @@ absl::Status CheckOtherFields(const json& body, RowKind kind, int64_t& ignored) 
       return RowError(reason::kFieldInvalid, row_code::kUnsupported, name,
                       kind == RowKind::kChat ? "belongs to /v1/completions"
                                              : "belongs to /v1/chat/completions");
+    }
+    if (name == "choices") {
+      return RowError(reason::kFieldInvalid, row_code::kUnsupported, name,
+                      "belongs to the plain form");
     }
     const auto* refused =
         std::find_if(kRefused.begin(), kRefused.end(),

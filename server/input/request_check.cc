@@ -249,9 +249,63 @@ absl::Status CheckPromptReports(const v1::InferenceRequest& request) {
   }
   const v1::SamplingOptions& sampling = request.sampling();
   if (sampling.has_max_output_tokens() && sampling.max_output_tokens() == 0 && !request.echo() &&
-      !request.has_prompt_logprobs()) {
+      !request.has_prompt_logprobs() && request.choices().empty()) {
     return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "max_tokens",
-                    "is 0, must be 1 to 1048576, or 0 with echo or prompt_logprobs");
+                    "is 0, must be 1 to 1048576, or 0 with echo, prompt_logprobs or choices");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumChoices(int64_t count, const ParseLimits& limits) {
+  return count >= 1 && count <= limits.max_scored_choices
+             ? absl::OkStatus()
+             : RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "choices",
+                        absl::StrCat("has ", count, " entries, must have 1 to ",
+                                     limits.max_scored_choices));
+}
+
+absl::Status CheckChoice(const v1::Continuation& choice, const std::string& param,
+                         const ParseLimits& limits) {
+  const auto check_size = [&](int64_t size, const char* unit, int64_t most) {
+    return size >= 1 && size <= most
+               ? absl::OkStatus()
+               : RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, param,
+                          absl::StrCat("has ", size, " ", unit, ", must have 1 to ", most));
+  };
+  if (choice.has_tokens()) {
+    const auto& ids = choice.tokens().ids();
+    if (std::any_of(ids.begin(), ids.end(), [](int32_t id) { return id < 0; })) {
+      return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, param,
+                      "has a negative token id");
+    }
+    return check_size(ids.size(), "token ids", limits.max_scored_choice_tokens);
+  }
+  RETURN_IF_ERROR(check_size(static_cast<int64_t>(choice.text().size()), "bytes",
+                             limits.max_scored_choice_bytes));
+  return IsUtf8(choice.text()) ? absl::OkStatus() : NotUtf8(param, choice.text());
+}
+
+// Of a request that has some.
+absl::Status CheckChoices(const v1::InferenceRequest& request, const ParseLimits& limits) {
+  RETURN_IF_ERROR(CheckNumChoices(request.choices_size(), limits));
+  for (int i = 0; i < request.choices_size(); ++i) {
+    RETURN_IF_ERROR(CheckChoice(request.choices(i), absl::StrCat("choices[", i, "]"), limits));
+  }
+  const auto beside = [](const char* param, const char* why) {
+    return RowError(reason::kFieldInvalid, row_code::kInvalidValue, param,
+                    absl::StrCat("given beside choices, ", why));
+  };
+  if (request.echo()) {
+    return beside("echo", "which are scored alone");
+  }
+  if (request.has_prompt_logprobs()) {
+    return beside("prompt_logprobs", "whose logprobs are those behind the prompt");
+  }
+  if (request.sampling().max_output_tokens() > 0) {
+    return beside("max_tokens", "which generate nothing");
+  }
+  if (request.sampling().num_choices() > 1) {
+    return beside("n", "which generate nothing");
   }
   return absl::OkStatus();
 }
@@ -273,6 +327,9 @@ absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits
   if (!violations.empty()) {
     return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,
                     absl::StrCat("sampling.", violations[0].field), violations[0].description);
+  }
+  if (!request.choices().empty()) {
+    RETURN_IF_ERROR(CheckChoices(request, limits));
   }
   RETURN_IF_ERROR(CheckPromptReports(request));
   if (const std::string refused = CheckPromptOptions(request.prompt_options()); !refused.empty()) {

@@ -1,6 +1,7 @@
 // The ranges of sampling options and native requests: one place, whatever form they came in.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling,
 // Whether prompt_logprobs and echo fit each other, the input and max_output_tokens; params named as
 // in JSON rows. Errors: INVALID_ARGUMENT.
 absl::Status CheckPromptReports(const v1::InferenceRequest& request);
+
+// Whether so many choices can be scored. Errors: INVALID_ARGUMENT.
+absl::Status CheckNumChoices(int64_t count, const ParseLimits& limits);
 
 // OK when the request can run as far as its own fields tell (its length in tokens is not known).
 // Errors: INVALID_ARGUMENT FIELD_INVALID, FIELD_OUT_OF_RANGE, INPUT_MALFORMED (text that is not

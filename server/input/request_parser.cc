@@ -103,6 +103,9 @@ absl::Status ReadBody(const json& body, absl::string_view line, RowKind kind,
   RETURN_IF_ERROR(ReadInput(body, kind, row));
   RETURN_IF_ERROR(ReadSampling(body, kind, limits, *row.request.mutable_sampling()));
   RETURN_IF_ERROR(ReadPromptReports(body, kind, row.request));
+  if (const json* choices = FindField(body, "choices"); choices != nullptr) {
+    RETURN_IF_ERROR(ReadChoices(*choices, limits, row.request));
+  }
   RETURN_IF_ERROR(ReadPromptOptions(body, line, kind != RowKind::kPlain,
                                     *row.request.mutable_prompt_options()));
   return CheckRequest(row.request, limits);

@@ -1,8 +1,8 @@
 // ParseRow: the bytes of one input row as an InferenceRequest, or why it can never run.
 //
 // A JSONL row is either a line of OpenAI's batch format, {"custom_id", "method", "url", "body"} for
-// /v1/chat/completions or /v1/completions, or plain: {"id"?, "prompt" | "messages", "max_tokens"?,
-// ...} with the same option names as the bodies. A proto row is one serialised InferenceRequest.
+// /v1/chat/completions or /v1/completions, or plain: {"id"?, "prompt" | "messages", "max_tokens"? |
+// "choices"?, ...} with the same option names as the bodies. A proto row is one serialised InferenceRequest.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "server/input/result_builder.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/base/check.h"
@@ -68,14 +70,52 @@ void SetChoice(const ChoiceOutcome& choice, bool want_logprobs, const Tokenizer*
   message.set_stop_reason(CleanText(choice.stop_reason, kMaxStringBytes));
 }
 
+double SumOfLogprobs(const ScoredChoice& choice) {
+  double sum = 0.0;
+  for (const TokenLogprob& token : choice.kept) {
+    sum += static_cast<double>(token.logprob);
+  }
+  return sum;
+}
+
+void SetScores(const std::vector<ScoredChoice>& scored, bool want_logprobs,
+               const Tokenizer* tokenizer, v1::Completion& completion) {
+  std::vector<double> sums;
+  for (const ScoredChoice& choice : scored) {
+    sums.push_back(SumOfLogprobs(choice));
+  }
+  const auto best = std::max_element(sums.begin(), sums.end());
+  double total = 0.0;  // of likelihoods relative to the best one's
+  for (const double sum : sums) {
+    total += std::exp(sum - *best);
+  }
+  for (size_t i = 0; i < scored.size(); ++i) {
+    v1::ChoiceScore& score = *completion.add_choice_scores();
+    score.set_text(scored[i].text);
+    for (const TokenLogprob& token : scored[i].kept) {
+      score.add_token_ids(token.token);
+      if (want_logprobs) {
+        SetLogprob(token, tokenizer, *score.add_logprobs());
+      }
+    }
+    score.set_logprob(sums[i]);
+    score.set_probability(std::exp(sums[i] - *best) / total);
+  }
+  completion.set_best_choice(static_cast<int32_t>(best - sums.begin()));
+}
+
 }  // namespace
 
 std::string BuildCompletionResult(const ResultHeader& header, const CompletionOutcome& outcome,
                                   const Tokenizer* tokenizer) {
-  CHECK(!outcome.choices.empty());
+  CHECK(outcome.choices.empty() != outcome.scored.empty());
   v1::Result result = MakeResult(header);
   v1::Completion& completion = *result.mutable_completion();
-  SetChoice(outcome.choices.front(), outcome.want_logprobs, tokenizer, completion);
+  if (outcome.choices.empty()) {
+    SetScores(outcome.scored, outcome.want_logprobs, tokenizer, completion);
+  } else {
+    SetChoice(outcome.choices.front(), outcome.want_logprobs, tokenizer, completion);
+  }
   for (size_t i = 1; i < outcome.choices.size(); ++i) {
     SetChoice(outcome.choices[i], outcome.want_logprobs, tokenizer,
               *completion.add_further_choices());

@@ -35,8 +35,15 @@ struct ChoiceOutcome {
   std::string stop_reason;
 };
 
+// How likely a continuation of a request is behind its prompt.
+struct ScoredChoice {
+  std::string text;                // valid UTF-8
+  std::vector<TokenLogprob> kept;  // its tokens
+};
+
 struct CompletionOutcome {
-  std::vector<ChoiceOutcome> choices;  // not empty
+  std::vector<ChoiceOutcome> choices;  // not empty, unless some are scored
+  std::vector<ScoredChoice> scored;    // in place of completions
   bool want_logprobs = false;
   std::vector<TokenLogprob> prompt_logprobs;  // empty unless wanted
   std::optional<std::string> echoed_prompt;

@@ -54,7 +54,9 @@ const BlockRow& Block::RowOf(const ChoiceKey& key) const {
 
 int64_t Block::KnownTokens(const ChoiceKey& key) const {
   const BlockRow& row = RowOf(key);
-  return row.prompt_tokens + static_cast<int64_t>(row.choices[key.choice].generated.size());
+  const size_t more = row.scored.empty() ? row.choices[key.choice].generated.size()
+                                         : row.scored[key.choice].tokens.size();
+  return row.prompt_tokens + static_cast<int64_t>(more);
 }
 
 void Block::Add(PreparedRow prepared) {
@@ -66,6 +68,7 @@ void Block::Add(PreparedRow prepared) {
                   .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
                   .seed = prepared.request.sampling.seed,
                   .want_logprobs = prepared.request.sampling.want_logprobs,
+                  .scored = std::move(prepared.scored),
                   .echoed_prompt = std::move(prepared.echoed_prompt),
                   .prompt_logprobs = {},
                   .choices = {}};
@@ -75,25 +78,49 @@ void Block::Add(PreparedRow prepared) {
   }
   const uint64_t key = next_row_++;
   for (size_t i = 0; i < row.choices.size(); ++i) {
-    const ChoiceProgress& choice = row.choices[i];
-    if (choice.end.has_value()) {
-      continue;
+    if (!row.choices[i].end.has_value() && SpeakerOf(row, i) == i) {
+      waiting_.push_back({.key = {key, i}, .request = RequestOf(row, i, prepared.request)});
+      waiting_.back().request.id = next_id_++;
     }
-    WaitingChoice waiting = {.key = {key, i}, .request = prepared.request};
-    waiting.request.id = next_id_++;
-    waiting.request.sampling.choice = static_cast<uint32_t>(i);
-    if (i > 0) {
-      waiting.request.sampling.prompt_logprobs.reset();  // the first choice tells them for all
-    }
-    for (const TokenLogprob& token : choice.generated) {
-      waiting.request.generated.push_back(token.token);
-    }
-    if (row.want_logprobs) {
-      waiting.request.generated_logprobs = choice.generated;
-    }
-    waiting_.push_back(std::move(waiting));
   }
   rows_.emplace(key, std::move(row));
+}
+
+size_t Block::SpeakerOf(const BlockRow& row, size_t choice) {
+  const auto is_one_token = [](const ScoredContinuation& scored) {
+    return scored.tokens.size() == 1;
+  };
+  if (row.scored.empty() || !is_one_token(row.scored[choice])) {
+    return choice;
+  }
+  const auto first = std::find_if(row.scored.begin(), row.scored.end(), is_one_token);
+  return static_cast<size_t>(first - row.scored.begin());
+}
+
+EngineRequest Block::RequestOf(const BlockRow& row, size_t choice, const EngineRequest& first) {
+  EngineRequest request = first;
+  request.sampling.choice = static_cast<uint32_t>(choice);
+  if (!row.scored.empty()) {
+    const std::vector<int32_t>& tokens = row.scored[choice].tokens;
+    request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
+    for (size_t i = choice + 1; i < row.scored.size(); ++i) {
+      if (SpeakerOf(row, i) == choice) {
+        request.sampling.last_token_rivals.push_back(row.scored[i].tokens.front());
+      }
+    }
+    return request;
+  }
+  if (choice > 0) {
+    request.sampling.prompt_logprobs.reset();  // the first choice tells them for all
+  }
+  const std::vector<TokenLogprob>& generated = row.choices[choice].generated;
+  for (const TokenLogprob& token : generated) {
+    request.generated.push_back(token.token);
+  }
+  if (row.want_logprobs) {
+    request.generated_logprobs = generated;
+  }
+  return request;
 }
 
 void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
@@ -101,11 +128,19 @@ void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
   const EngineInfo& info = session_.engine->info();
   const auto has_ended = [](const ChoiceProgress& choice) { return choice.end.has_value(); };
   if (!progress.ok() || progress->model_digest != info.model_digest ||
-      progress->numeric_mode != info.numeric_mode || progress->has_logprobs != row.want_logprobs ||
+      progress->numeric_mode != info.numeric_mode || progress->has_logprobs != row.keeps_logprobs() ||
       progress->choices.size() != row.choices.size() ||
       std::all_of(progress->choices.begin(), progress->choices.end(), has_ended)) {
     LOG(WARNING) << "progress_dropped job=" << row.job->job_id << " index=" << row.header.index;
     return;
+  }
+  for (size_t i = 0; i < row.scored.size(); ++i) {
+    // What ended together is told together.
+    const ChoiceProgress& speaker = progress->choices[SpeakerOf(row, i)];
+    if (speaker.end.has_value() != progress->choices[i].end.has_value()) {
+      LOG(WARNING) << "progress_dropped job=" << row.job->job_id << " index=" << row.header.index;
+      return;
+    }
   }
   row.prompt_logprobs = std::move(progress->prompt_logprobs);
   row.choices = std::move(progress->choices);
@@ -161,7 +196,7 @@ std::map<std::string, DoneTokens> Block::done_tokens() const {
   std::map<std::string, DoneTokens> done;
   for (const auto& [key, row] : rows_) {
     for (const ChoiceProgress& choice : row.choices) {
-      if (!choice.generated.empty()) {
+      if (row.scored.empty() && !choice.generated.empty()) {
         DoneTokens& of_job = done[row.job->job_id];
         of_job.prompt += row.prompt_tokens;
         of_job.output += static_cast<int64_t>(choice.generated.size());
@@ -357,6 +392,10 @@ void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
     return;
   }
   lengths_.Learn(row.job->job_id, row.prompt_tokens, static_cast<int64_t>(choice.generated.size()));
+  if (!row.scored.empty()) {
+    TakeScores(std::exchange(record.prompt_logprobs, {}), key.choice, row);
+    record.kept_tokens = static_cast<int64_t>(choice.generated.size());
+  }
   CHECK_LE(record.kept_tokens, static_cast<int64_t>(choice.generated.size()));
   choice.end = ChoiceEnd{.finish_reason = record.finish_reason,
                          .stop_reason = std::move(record.stop_reason),
@@ -374,10 +413,33 @@ void Block::TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished) {
   }
 }
 
+void Block::TakeScores(std::vector<TokenLogprob> tokens, size_t speaker, BlockRow& row) {
+  const size_t own = row.scored[speaker].tokens.size();
+  CHECK_GE(tokens.size(), own);
+  size_t next = own;
+  for (size_t i = speaker + 1; i < row.choices.size(); ++i) {
+    if (SpeakerOf(row, i) == speaker) {
+      CHECK_LT(next, tokens.size());
+      row.choices[i].generated = {std::move(tokens[next++])};
+      row.choices[i].end = ChoiceEnd{.finish_reason = FinishReason::kLength,
+                                     .stop_reason = {},
+                                     .text = {},
+                                     .kept_tokens = 1};
+    }
+  }
+  tokens.resize(own);
+  row.choices[speaker].generated = std::move(tokens);
+}
+
 FinishedRow Block::Complete(BlockRow row) const {
   const EngineInfo& info = session_.engine->info();
   CompletionOutcome outcome;
-  for (ChoiceProgress& choice : row.choices) {
+  for (size_t i = 0; i < row.scored.size(); ++i) {
+    outcome.scored.push_back({.text = std::move(row.scored[i].text),
+                              .kept = std::move(row.choices[i].generated)});
+  }
+  for (size_t i = 0; i < row.choices.size() && row.scored.empty(); ++i) {
+    ChoiceProgress& choice = row.choices[i];
     outcome.output_tokens += static_cast<int64_t>(choice.generated.size());
     std::optional<TokenLogprob> end_token;
     if (row.echoed_prompt.has_value() && EndsWithEndToken(choice)) {
@@ -393,7 +455,7 @@ FinishedRow Block::Complete(BlockRow row) const {
   outcome.want_logprobs = row.want_logprobs;
   outcome.prompt_logprobs = std::move(row.prompt_logprobs);
   outcome.echoed_prompt = std::move(row.echoed_prompt);
-  outcome.prompt_tokens = row.prompt_tokens;
+  outcome.prompt_tokens = row.prompt_tokens + ScoredTokens(row.scored);
   outcome.cached_tokens = row.cached_tokens;
   outcome.seed = row.seed;
   outcome.attempt = row.attempt;
@@ -464,7 +526,7 @@ RowProgress Block::ProgressOf(const BlockRow& row) const {
     const EngineInfo& info = session_.engine->info();
     progress.progress = SerializeProgress({.model_digest = info.model_digest,
                                            .numeric_mode = info.numeric_mode,
-                                           .has_logprobs = row.want_logprobs,
+                                           .has_logprobs = row.keeps_logprobs(),
                                            .prompt_logprobs = row.prompt_logprobs,
                                            .choices = row.choices});
   }

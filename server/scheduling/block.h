@@ -20,6 +20,7 @@
 #include "server/scheduling/output_lengths.h"
 #include "server/scheduling/progress.h"
 #include "server/scheduling/request_preparer.h"
+#include "server/scheduling/scored_choices.h"
 #include "server/store/job_store.h"
 
 namespace nightshift {
@@ -34,10 +35,15 @@ struct BlockRow {
   int64_t prompt_tokens = 0;
   uint64_t seed = 0;
   bool want_logprobs = false;
+  // The choices, where they are scored; what was found out of one is in its ChoiceProgress, as if
+  // it had been generated.
+  std::vector<ScoredContinuation> scored;
   std::optional<std::string> echoed_prompt;
   std::vector<TokenLogprob> prompt_logprobs;  // once the first choice has ended, if wanted
   int64_t cached_tokens = 0;                  // of its prompt, once it has ended in this run
   std::vector<ChoiceProgress> choices;
+
+  bool keeps_logprobs() const { return want_logprobs || !scored.empty(); }
 };
 
 // What one sweep did.
@@ -125,6 +131,13 @@ class Block {
   // True when the choice left the waiting ones: for the engine, or because its row has a result.
   bool TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
                    std::vector<FinishedRow>& finished);
+  // Which choice's request tells of this one too: scored choices of one token are told by the first
+  // of them, since the same row of the prompt knows all.
+  static size_t SpeakerOf(const BlockRow& row, size_t choice);
+  // What the request of a scored choice found out.
+  static void TakeScores(std::vector<TokenLogprob> tokens, size_t speaker, BlockRow& row);
+  // The request of a choice that waits to join.
+  static EngineRequest RequestOf(const BlockRow& row, size_t choice, const EngineRequest& first);
   void TakeRecord(SweepRecord record, std::vector<FinishedRow>& finished);
   FinishedRow Complete(BlockRow row) const;
   // The row joins in its job's first turn: whose tag that is waits for the turn that was the row's.

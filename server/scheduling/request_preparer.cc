@@ -38,11 +38,14 @@ ResultHeader MakeHeader(const ClaimedRow& row, const v1::InferenceRequest& reque
           .form = request.form()};
 }
 
+// The prompt, with `continuation` behind it.
 absl::StatusOr<std::vector<int32_t>> Encode(const v1::InferenceRequest& request,
-                                            const JobContext& job, const ModelText& text) {
-  ASSIGN_OR_RETURN(const EncodeOptions options,
+                                            const JobContext& job, const ModelText& text,
+                                            const std::string& continuation = "") {
+  ASSIGN_OR_RETURN(EncodeOptions options,
                    ResolvePromptOptions(job.spec.prompt_options(), request.prompt_options(),
                                         job.create_time_us));
+  options.continuation = continuation;
   switch (request.input_case()) {
     case v1::InferenceRequest::kPrompt:
       return text.encoder->EncodePrompt(request.prompt(), options);
@@ -219,6 +222,13 @@ std::string PromptText(const v1::InferenceRequest& row, const std::vector<int32_
   return tokenizer == nullptr ? std::string() : tokenizer->Decode(tokens, /*skip_special=*/true);
 }
 
+PromptKey KeyOf(const RowTask& task) {
+  return {.job_uid = task.job->uid,
+          .job_rows = task.job->num_rows,
+          .index = task.row.index,
+          .text_digest = task.text->digest};
+}
+
 // Ids that came with the row need no keeping, but what is known of them.
 void Keep(const PromptKey& key, const v1::InferenceRequest& row, const EngineRequest& request,
           KeptPrompts& kept) {
@@ -230,18 +240,81 @@ void Keep(const PromptKey& key, const v1::InferenceRequest& row, const EngineReq
   }
 }
 
+// What can go wrong with messages that were checked is their template: it refuses them, or runs
+// into its limits. A pack without one is FAILED_PRECONDITION.
+absl::Status CannotEncode(const v1::InferenceRequest& row, const absl::Status& error) {
+  const bool is_template = row.has_chat() && !absl::IsFailedPrecondition(error);
+  return RowError(reason::kInputMalformed,
+                  is_template ? row_code::kTemplate : row_code::kInvalidValue,
+                  is_template ? "messages" : "", error.message());
+}
+
+// A row that scores choices. Its ids are not kept: what they are depends on all of the texts.
+absl::Status PrepareScored(const RowTask& task, const v1::InferenceRequest& row, KeptPrompts* kept,
+                           PreparedRow& prepared) {
+  const ModelText& text = *task.text;
+  EngineRequest& request = prepared.request;
+  request.sampling =
+      ScoringParams(MergeSampling(task.job->spec.sampling(), row.sampling()), task.row.index);
+  RETURN_IF_ERROR(CheckBytes(row, text));
+  absl::StatusOr<std::vector<int32_t>> prompt = Encode(row, *task.job, text);
+  if (!prompt.ok()) {
+    return CannotEncode(row, prompt.status());
+  }
+  RETURN_IF_ERROR(CheckTokens(*prompt, 0, text));
+  std::vector<std::vector<int32_t>> whole;
+  for (const v1::Continuation& choice : row.choices()) {
+    std::vector<int32_t>& tokens = whole.emplace_back(*prompt);
+    if (choice.has_tokens()) {
+      tokens.insert(tokens.end(), choice.tokens().ids().begin(), choice.tokens().ids().end());
+    } else if (row.has_tokens()) {
+      ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EncodeAlone(choice.text(), text));
+      tokens.insert(tokens.end(), ids.begin(), ids.end());
+    } else {
+      absl::StatusOr<std::vector<int32_t>> joint = Encode(row, *task.job, text, choice.text());
+      if (!joint.ok()) {
+        return CannotEncode(row, joint.status());
+      }
+      tokens = *std::move(joint);
+    }
+    const int64_t count = static_cast<int64_t>(tokens.size());
+    if (count > text.context_tokens) {
+      return TooLong(absl::StrCat("the prompt and choices[", whole.size() - 1, "] have ", count,
+                                  " tokens"),
+                     count, text);
+    }
+    RETURN_IF_ERROR(CheckTokens(tokens, 0, text));
+  }
+  ASSIGN_OR_RETURN(CommonPrompt common, SplitChoices(*std::move(prompt), std::move(whole)));
+  request.prompt = std::move(common.prompt);
+  request.sampling.scored_from = static_cast<int64_t>(request.prompt.size());
+  int64_t scored_tokens = 0;
+  for (size_t i = 0; i < common.rests.size(); ++i) {
+    scored_tokens += static_cast<int64_t>(common.rests[i].size());
+    prepared.scored.push_back(
+        {.text = TextOfChoice(row.choices(static_cast<int>(i)), text.encoder->tokenizer()),
+         .tokens = std::move(common.rests[i])});
+  }
+  prepared.num_choices = static_cast<int32_t>(prepared.scored.size());
+  RETURN_IF_ERROR(CheckPromptLogprobs(request.sampling, scored_tokens));
+  if (kept != nullptr) {
+    kept->KeepShape(KeyOf(task), MakePromptShape(request.prompt, 0));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptPrompts* kept,
                      PreparedRow& prepared) {
+  if (!row.choices().empty()) {
+    return PrepareScored(task, row, kept, prepared);
+  }
   EngineRequest& request = prepared.request;
   const v1::SamplingOptions options = MergeSampling(task.job->spec.sampling(), row.sampling());
   ASSIGN_OR_RETURN(request.sampling, MakeSampling(task, row, options));
   prepared.num_choices = options.has_num_choices() ? options.num_choices() : 1;
   RETURN_IF_ERROR(CheckChoices(request.sampling, prepared.num_choices));
   RETURN_IF_ERROR(CheckBytes(row, *task.text));
-  const PromptKey key = {.job_uid = task.job->uid,
-                         .job_rows = task.job->num_rows,
-                         .index = task.row.index,
-                         .text_digest = task.text->digest};
+  const PromptKey key = KeyOf(task);
   std::optional<std::vector<int32_t>> found;
   if (kept != nullptr && !row.has_tokens()) {
     found = kept->Find(key);
@@ -250,12 +323,7 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptP
   absl::StatusOr<std::vector<int32_t>> tokens =
       was_kept ? *std::move(found) : Encode(row, *task.job, *task.text);
   if (!tokens.ok()) {
-    // What can go wrong with messages that were checked is their template: it refuses them, or
-    // runs into its limits. A pack without one is FAILED_PRECONDITION.
-    const bool is_template = row.has_chat() && !absl::IsFailedPrecondition(tokens.status());
-    return RowError(reason::kInputMalformed,
-                    is_template ? row_code::kTemplate : row_code::kInvalidValue,
-                    is_template ? "messages" : "", tokens.status().message());
+    return CannotEncode(row, tokens.status());
   }
   RETURN_IF_ERROR(
       CheckTokens(*tokens, std::min<int64_t>(1, request.sampling.max_output_tokens), *task.text));
@@ -410,7 +478,8 @@ void RequestPreparer::PrepareNext() {
   PreparedRow prepared = PrepareRow(task, options_.limits, options_.kept);
   mutex_.Lock();
   --working_;
-  ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size()) * prepared.num_choices;
+  ready_tokens_ += static_cast<int64_t>(prepared.request.prompt.size()) * prepared.num_choices +
+                   ScoredTokens(prepared.scored);
   ready_.push_back(std::move(prepared));
   changed_.NotifyAll();
   if (options_.on_ready) {
@@ -428,7 +497,8 @@ void RequestPreparer::CheckNext() {
   PreparedRow prepared = PrepareRow(batch.tasks[index], options_.limits, options_.kept);
   mutex_.Lock();
   batch.rows[index] = {.header = std::move(prepared.header),
-                       .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
+                       .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()) +
+                                        ScoredTokens(prepared.scored),
                        .status = std::move(prepared.status)};
   if (--batch.working == 0) {
     changed_.NotifyAll();

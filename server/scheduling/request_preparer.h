@@ -20,6 +20,7 @@
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/kept_prompts.h"
 #include "server/scheduling/model_text.h"
+#include "server/scheduling/scored_choices.h"
 #include "server/store/job_store.h"
 
 namespace nightshift {
@@ -39,6 +40,7 @@ struct PreparedRow {
   ResultHeader header;
   EngineRequest request;  // without id and what was generated before; of the first choice
   int32_t num_choices = 1;
+  std::vector<ScoredContinuation> scored;  // one a choice, or none: choices are completions
   std::optional<std::string> echoed_prompt;  // text that the result begins with
   // OK, or the row's error: INVALID_ARGUMENT for rows that can never run, DATA_LOSS for input that
   // is gone or damaged. UNAVAILABLE is none: input that cannot be read at present.
@@ -48,8 +50,8 @@ struct PreparedRow {
 // What is left of a row that was only checked.
 struct CheckedRow {
   ResultHeader header;
-  int64_t prompt_tokens = 0;
-  absl::Status status;  // as PreparedRow::status
+  int64_t prompt_tokens = 0;  // and those of scored choices
+  absl::Status status;        // as PreparedRow::status
 };
 
 // The row as a request, or why not. Takes the ids of its prompt from `kept`, or leaves them there;

@@ -44,6 +44,9 @@ std::vector<EngineRequest> MakeRequests(const BenchOptions& options, int64_t voc
     request.synthetic_context = options.start_context;
     request.sampling.temperature = 0.0F;
     request.sampling.max_output_tokens = options.output_tokens;
+    if (options.output_tokens == 0) {
+      request.sampling.prompt_logprobs = 0;
+    }
     request.sampling.ignore_eos = true;
   }
   return requests;
@@ -140,7 +143,7 @@ class Run {
     for (const SweepRecord& record : result.records) {
       report_.finished += record.finished ? 1 : 0;
       const size_t index = static_cast<size_t>(record.id) - 1;
-      sweep.first_tokens += has_output_[index] ? 0 : 1;
+      sweep.first_tokens += has_output_[index] || !record.token.has_value() ? 0 : 1;
       has_output_[index] = true;
     }
     report_.evictions += static_cast<int64_t>(result.evicted.size());
@@ -186,10 +189,12 @@ class Run {
 absl::Status BenchOptions::Validate() const {
   RETURN_IF_ERROR(CheckRange("requests", requests, 1, kMany));
   RETURN_IF_ERROR(CheckRange("prompt-tokens", prompt_tokens, 1, kMany));
-  RETURN_IF_ERROR(CheckRange("output-tokens", output_tokens, 1, kMany));
+  RETURN_IF_ERROR(CheckRange("output-tokens", output_tokens, 0, kMany));
   RETURN_IF_ERROR(CheckRange("sweeps", sweeps, 0, kMany));
-  // One token must be left to compute, and one to come out.
-  RETURN_IF_ERROR(CheckRange("start-context", start_context, 0, prompt_tokens + output_tokens - 2));
+  // One token must be left to compute, and one to come out; all of a prompt that is scored.
+  const int64_t most_context =
+      output_tokens > 0 ? std::max<int64_t>(0, prompt_tokens + output_tokens - 2) : 0;
+  RETURN_IF_ERROR(CheckRange("start-context", start_context, 0, most_context));
   return absl::OkStatus();
 }
 

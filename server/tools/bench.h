@@ -18,7 +18,7 @@ struct BenchOptions {
   EngineOptions engine;         // pack_path: MODEL
   int64_t requests = 256;       // of the job
   int64_t prompt_tokens = 512;  // of each
-  int64_t output_tokens = 32;   // of each
+  int64_t output_tokens = 32;   // of each; 0: the prompts are scored
   // Cuts the run after so many sweeps; 0: it goes to its end.
   int64_t sweeps = 0;
   // The first so many tokens of each request (its prompt, then output) count as computed, over

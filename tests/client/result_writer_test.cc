@@ -158,6 +158,38 @@ TEST(ResultWriterTest, TokenIdsComeWhenAskedForAndWhenThereIsNoText) {
   EXPECT_EQ(Line(without_text)["token_ids"], json::array({7042}));
 }
 
+TEST(ResultWriterTest, ScoredChoicesAreListedWithTheBestOne) {
+  v1::Result result = Completed(v1::REQUEST_FORM_PLAIN);
+  v1::Completion& completion = *result.mutable_completion();
+  completion.Clear();
+  completion.mutable_usage()->set_prompt_tokens(9);
+  completion.set_best_choice(1);
+  v1::ChoiceScore* score = completion.add_choice_scores();
+  score->set_text(" no");
+  score->add_token_ids(7);
+  score->set_logprob(-2.5);
+  score->set_probability(0.25);
+  *completion.add_choice_scores() = *score;
+  completion.mutable_choice_scores(1)->clear_text();
+  completion.mutable_choice_scores(1)->set_logprob(-std::numeric_limits<double>::infinity());
+  v1::TokenLogprob* token = completion.mutable_choice_scores(1)->add_logprobs();
+  token->set_token(7);
+  token->set_bytes("!");
+  token->set_logprob(-0.5F);
+  EXPECT_EQ(Line(result), json::parse(R"({
+    "id": "row-3", "index": 3,
+    "choices": [
+      {"index": 0, "text": " no", "logprob": -2.5, "tokens": 1, "probability": 0.25},
+      {"index": 1, "text": "", "logprob": -9999.0, "tokens": 1, "probability": 0.25,
+       "logprobs": [{"token": "!", "bytes": [33], "logprob": -0.5, "token_id": 7,
+                     "top_logprobs": []}],
+       "token_ids": [7]}],
+    "best": 1,
+    "usage": {"prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 9,
+              "prompt_tokens_details": {"cached_tokens": 0}}
+  })"));
+}
+
 TEST(ResultWriterTest, StopReasonIsNamedInEveryForm) {
   for (const auto form : {v1::REQUEST_FORM_OPENAI_CHAT, v1::REQUEST_FORM_OPENAI_COMPLETION}) {
     v1::Result result = Completed(form);

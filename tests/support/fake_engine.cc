@@ -328,7 +328,10 @@ SweepRecord FakeEngine::Advance(Held& held) const {
     record.kept_tokens = completion.kept_tokens;
     record.shared_tokens = static_cast<int64_t>(request.prompt.size()) / 2;
     if (request.sampling.prompt_logprobs.has_value()) {
-      std::transform(request.prompt.begin(), request.prompt.end(),
+      std::transform(request.prompt.begin() + request.sampling.scored_from, request.prompt.end(),
+                     std::back_inserter(record.prompt_logprobs), WithLogprob);
+      std::transform(request.sampling.last_token_rivals.begin(),
+                     request.sampling.last_token_rivals.end(),
                      std::back_inserter(record.prompt_logprobs), WithLogprob);
     }
   }

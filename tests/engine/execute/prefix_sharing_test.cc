@@ -1,13 +1,16 @@
 // What requests have in common is computed once: the same tokens and logprob bits as when each
 // computes its own, whatever comes between.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <random>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
 #include "tests/support/engine_runs.h"
+#include "tests/support/golden.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tiny_packs.h"
 
@@ -216,6 +219,126 @@ TEST(PrefixSharingMemoryTest, ChoicesOfARequestComputeItsPromptOnce) {
       RunToEnd(*Create(TinyOptions("llama", ComputeType::kF32)), requests, {.block = 5});
   EXPECT_EQ(report.prompt_tokens, 128 + 4 * 32);
   EXPECT_NE(report.outcomes.at(0).tokens, report.outcomes.at(1).tokens);
+}
+
+// The choices of each golden prompt as requests of their own that score what is behind it, or all.
+std::vector<EngineRequest> ScoredChoices(const nlohmann::json& cases, bool score_all) {
+  std::vector<EngineRequest> requests;
+  for (const nlohmann::json& one : cases) {
+    for (const nlohmann::json& choice : one["choices"]) {
+      std::vector<int32_t> tokens = one["prompt"];
+      const int64_t prompt_tokens = static_cast<int64_t>(tokens.size());
+      for (const nlohmann::json& token : choice) {
+        tokens.push_back(token.get<int32_t>());
+      }
+      requests.push_back(Request(requests.size(), std::move(tokens), 0));
+      requests.back().sampling.prompt_logprobs = 2;
+      requests.back().sampling.scored_from = score_all ? 0 : prompt_tokens;
+    }
+  }
+  return requests;
+}
+
+// Goldens: tests/data/make_choice_oracles.py.
+TEST(ScoredChoicesTest, AreWhatTheGoldenSaysAndTheBitsOfScoringEachAlone) {
+  for (const std::string model : {"llama", "mistral"}) {
+    SCOPED_TRACE(model);
+    const nlohmann::json cases =
+        GoldenCases(std::string(TEST_DATA_DIR) + "/choices/" + model + ".json");
+    ASSERT_EQ(cases.size(), 5U);
+    const std::vector<EngineRequest> requests = ScoredChoices(cases, false);
+    const EngineOptions options = TinyOptions(model, ComputeType::kF32);
+    const Outcomes alone =
+        RunToEnd(*Create(options), ScoredChoices(cases, true), {.block = 1}).outcomes;
+    const RunReport report = RunToEnd(*Create(options), requests, {});
+    EngineOptions chunked = options;
+    chunked.prompt_chunk_tokens = 16;
+    const RunReport cut =
+        RunToEnd(*Create(chunked), requests, {.block = 7, .suspend_every_sweeps = 5});
+    EXPECT_EQ(cut.outcomes, report.outcomes);
+    EXPECT_GT(cut.suspended, 0);
+    size_t id = 0;
+    for (const nlohmann::json& one : cases) {
+      for (const std::vector<double> golden : one["logprobs"]) {
+        const std::vector<uint32_t>& bits = report.outcomes.at(id).prompt_logprob_bits;
+        ASSERT_EQ(bits.size(), 3 * golden.size());  // each with two alternatives
+        for (size_t i = 0; i < golden.size(); ++i) {
+          EXPECT_NEAR(static_cast<double>(std::bit_cast<float>(bits[3 * i])), golden[i], 1e-4);
+        }
+        const std::vector<uint32_t>& whole = alone.at(id).prompt_logprob_bits;
+        EXPECT_TRUE(std::equal(bits.rbegin(), bits.rend(), whole.rbegin())) << id;
+        ++id;
+      }
+    }
+  }
+}
+
+TEST(ScoredChoicesTest, OneRequestTellsOfAllTokensThatMayComeNext) {
+  const nlohmann::json cases = GoldenCases(std::string(TEST_DATA_DIR) + "/choices/llama.json");
+  for (const int64_t chunk : {0, 32}) {
+    EngineOptions options = TinyOptions("llama", ComputeType::kF32);
+    options.prompt_chunk_tokens = chunk;
+    for (const nlohmann::json& one : cases) {
+      EngineRequest request = Request(1, one["prompt"].get<std::vector<int32_t>>(), 0);
+      request.sampling.prompt_logprobs = 0;
+      request.sampling.scored_from = static_cast<int64_t>(request.prompt.size());
+      request.prompt.push_back(one["choices"][0][0].get<int32_t>());
+      request.sampling.last_token_rivals = {one["choices"][1][0].get<int32_t>(),
+                                            one["choices"][4][0].get<int32_t>()};
+      const RunReport report = RunToEnd(*Create(options), {request}, {});
+      const std::vector<uint32_t>& bits = report.outcomes.at(1).prompt_logprob_bits;
+      ASSERT_EQ(bits.size(), 3U);
+      for (const auto& [i, choice] : {std::pair(0, 0), std::pair(1, 1), std::pair(2, 4)}) {
+        EXPECT_NEAR(static_cast<double>(std::bit_cast<float>(bits[static_cast<size_t>(i)])),
+                    one["logprobs"][static_cast<size_t>(choice)][0].get<double>(), 1e-4);
+      }
+      EXPECT_EQ(report.prompt_tokens, static_cast<int64_t>(one["prompt"].size()));
+    }
+  }
+  EngineRequest wrong = Request(1, {5, 6}, 0);
+  wrong.sampling.prompt_logprobs = 0;
+  wrong.sampling.last_token_rivals = {331};
+  EXPECT_THAT(Create(TinyOptions("llama", ComputeType::kF32))->Admit({wrong})[0].status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "last_token_rivals"));
+}
+
+TEST(ScoredChoicesTest, ComputeTheirPromptOnceAndNoRowThatNobodyAsksFor) {
+  const nlohmann::json cases = GoldenCases(std::string(TEST_DATA_DIR) + "/choices/llama.json");
+  const nlohmann::json one = nlohmann::json::array({cases.back()});  // 150 tokens, six choices
+  const RunReport report = RunToEnd(*Create(TinyOptions("llama", ComputeType::kF32)),
+                                    ScoredChoices(one, false), {});
+  EXPECT_EQ(report.shared_tokens, 5 * 128);
+  // 22 rows each behind the shared pages for the first of a choice's tokens, one for each more.
+  EXPECT_EQ(report.prompt_tokens, 128 + 6 * 22 + 0 + 0 + 1 + 4 + 39 + 0);
+}
+
+// Prompts that nothing comes behind hold the keys of one layer, and none between sweeps.
+TEST(ScoredPromptsTest, TakePagesForOneLayerAtATime) {
+  for (const std::string model : {"llama", "mistral", "gemma3", "mixtral"}) {
+    SCOPED_TRACE(model);
+    std::vector<EngineRequest> requests;
+    for (uint64_t id = 0; id < 12; ++id) {
+      requests.push_back(BeginsAlike(id, 70, 26 + static_cast<int64_t>(id), 0));
+      requests.back().sampling.prompt_logprobs = 1;
+    }
+    EngineOptions options = WithPages(TinyOptions(model, ComputeType::kF32), 2);
+    options.max_sweep_tokens = 400;
+    options.max_batch_tokens = 64;
+    EngineOptions chunked = options;
+    chunked.prompt_chunk_tokens = 32;  // keeps its keys for the next chunk
+    const std::unique_ptr<Engine> kept = Create(chunked);
+    kept->Admit(requests);
+    const std::unique_ptr<Engine> engine = Create(options);
+    engine->Admit(requests);
+    EXPECT_GT(engine->num_held(), kept->num_held());
+    const int64_t held = engine->num_held();
+    ASSERT_OK_AND_ASSIGN(const SweepResult sweep, engine->Sweep());
+    EXPECT_GT(sweep.kv_pages, 0);
+    EXPECT_EQ(engine->num_held(), held - static_cast<int64_t>(sweep.records.size()));
+    EXPECT_EQ(engine->Usage().kv_pages, 0);
+    EXPECT_EQ(RunToEnd(*Create(options), requests, {}).outcomes,
+              RunToEnd(*Create(chunked), requests, {}).outcomes);
+  }
 }
 
 TEST(PrefixSharingMemoryTest, TheNextOneComputesWhenTheFirstIsTakenOut) {

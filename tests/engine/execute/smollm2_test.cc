@@ -242,8 +242,11 @@ double Perplexity(LocalEngine& engine) {
   return std::exp(-sum / tokens);
 }
 
-// Weights that lost bits already, on another grid: 8 bits change next to nothing. Of 4 bits this
-// test only tells that the model still speaks: so small a one loses more than FlexGen's.
+// Weights that lost bits already, on another grid: 8 bits change next to nothing. 4 bits in groups of
+// 64 cost so small a model far more than FlexGen's models: in numpy, with another quantiser of the
+// same format, 38.7 %, and values moved at random by as much cost 31 % (check_int4_loss.py).
+constexpr double kInt4Loss = 1.3871;
+
 TEST(SmolLm2Test, RequantisedWeightsPredictTextsNearlyAsWell) {
   std::map<std::string, double> perplexities;
   for (const std::string type : {"", "int8", "int4"}) {
@@ -253,8 +256,7 @@ TEST(SmolLm2Test, RequantisedWeightsPredictTextsNearlyAsWell) {
     RecordProperty("perplexity" + type, std::to_string(perplexities[type]));
   }
   EXPECT_NEAR(perplexities["int8"], perplexities[""], perplexities[""] * 0.005);
-  EXPECT_GT(perplexities["int4"], perplexities[""] * 0.9);
-  EXPECT_LT(perplexities["int4"], perplexities[""] * 1.5);
+  EXPECT_NEAR(perplexities["int4"], perplexities[""] * kInt4Loss, perplexities[""] * 0.015);
 }
 
 TEST(SmolLm2Test, PackedKeysAndValuesPredictTextsNearlyAsWell) {

@@ -44,8 +44,8 @@ std::set<std::byte*> PagesOf(const KvCache& cache, const PageTable& table, int64
   std::set<std::byte*> pages;
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     for (int64_t stretch = first; stretch < last; ++stretch) {
-      if (const auto id = table.PageId(layer, stretch); id.has_value()) {
-        pages.insert(cache.Page(cache.layers().place(layer).slot, *id));
+      if (const auto place = table.PlaceOf(layer, stretch); place.has_value()) {
+        pages.insert(cache.Page(place->slot, place->id));
       }
     }
   }
@@ -129,12 +129,38 @@ TEST(PageTableTest, KeepsPagesOfTheWindowOnlyWhereAllLayersSlide) {
     const int64_t first = std::max<int64_t>(0, position - 38) / 32;
     EXPECT_EQ(table.num_pages(), position / 32 + 1 - first) << position;
     EXPECT_LE(table.num_pages(), 3);
-    ASSERT_NE(table.PageId(1, position / 32), std::nullopt);
+    ASSERT_TRUE(table.PlaceOf(1, position / 32).has_value());
   }
-  EXPECT_EQ(table.PageId(0, 0), std::nullopt);
+  EXPECT_FALSE(table.PlaceOf(0, 0).has_value());
   EXPECT_EQ(table.num_stretches(), 32);
   table.Clear();
   EXPECT_EQ(fixture.cache->free_pages(), 4);
+}
+
+TEST(PageTableTest, OneLayerAtATimeFillsAllLayersOfAPage) {
+  Fixture fixture(9);  // three layers
+  PageTable table(*fixture.cache);
+  ASSERT_OK(table.GrowOneLayer(5 * 32 - 1));
+  EXPECT_EQ(table.num_stretches(), 5);
+  EXPECT_EQ(table.num_pages(), 2);
+  EXPECT_EQ(fixture.cache->free_pages(), 7);
+  const std::set<std::byte*> pages = PagesOf(*fixture.cache, table, 1, 0, 5);
+  EXPECT_EQ(pages.size(), 5U);
+  EXPECT_EQ(PagesOf(*fixture.cache, table, 3, 0, 5), pages);  // the same for all layers
+  PageTable other(*fixture.cache);
+  EXPECT_THAT(other.GrowOneLayer(22 * 32),
+              StatusIs(absl::StatusCode::kResourceExhausted, "asked 8 kv pages, free 7"));
+  ASSERT_OK(other.GrowOneLayer(21 * 32));
+  std::set<std::byte*> all = PagesOf(*fixture.cache, other, 1, 0, 21);
+  all.insert(pages.begin(), pages.end());
+  EXPECT_EQ(all.size(), 26U);
+  other.DropBehind(21 * 32);
+  EXPECT_EQ(other.num_pages(), 7);
+  other.Clear();
+  table.Clear();
+  EXPECT_EQ(fixture.cache->free_pages(), 9);
+  ASSERT_OK(table.Grow(32));  // as any other
+  EXPECT_EQ(PagesOf(*fixture.cache, table, 3, 0, 1).size(), 3U);
 }
 
 TEST(PageTableTest, LayersOfBothKindsDrawOnOnePoolAndNoPageHasTwoOwners) {
@@ -149,8 +175,8 @@ TEST(PageTableTest, LayersOfBothKindsDrawOnOnePoolAndNoPageHasTwoOwners) {
   table.DropBehind(4 * 32);  // sees positions 97 to 128
   EXPECT_EQ(table.num_pages(), 4 + 5);
   EXPECT_EQ(fixture.cache->free_pages(), 60 - 9);
-  EXPECT_EQ(table.PageId(0, 2), std::nullopt);
-  EXPECT_NE(table.PageId(3, 0), std::nullopt);
+  EXPECT_FALSE(table.PlaceOf(0, 2).has_value());
+  EXPECT_TRUE(table.PlaceOf(3, 0).has_value());
   PageTable other(*fixture.cache);
   ASSERT_OK(other.Grow(8 * 32));
   std::set<std::byte*> pages = PagesOf(*fixture.cache, other, 6, 0, 8);
@@ -243,8 +269,8 @@ TEST(PageTableTest, TakesOfSlidingLayersWhatTheNextPositionSees) {
   second.Take(Pointers(offered));
   EXPECT_EQ(second.num_pages(), first.num_pages());
   EXPECT_EQ(second.num_pages(), 6 + 2);  // sees positions 153 to 192
-  EXPECT_EQ(second.PageId(0, 3), std::nullopt);
-  EXPECT_EQ(second.PageId(0, 4), first.PageId(0, 4));
+  EXPECT_FALSE(second.PlaceOf(0, 3).has_value());
+  EXPECT_EQ(second.PlaceOf(0, 4)->id, first.PlaceOf(0, 4)->id);
   second.DropBehind(7 * 32);
   second.Clear();
   PageTable other(*fixture.cache);
@@ -293,7 +319,7 @@ TEST(KvTiersTest, ARequestKeepsToOneTierAsLongAsThatHasPages) {
   const auto tiers_of = [&](const PageTable& table) {
     std::vector<Tier> tiers;
     for (int64_t stretch = 0; stretch < table.num_stretches(); ++stretch) {
-      tiers.push_back(cache->TierOf(table.PageId(0, stretch).value()));
+      tiers.push_back(cache->TierOf(table.PlaceOf(0, stretch)->id));
     }
     return tiers;
   };

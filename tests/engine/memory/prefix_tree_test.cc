@@ -81,7 +81,7 @@ TEST_F(PrefixTreeTest, TheYoungerWaitsForTheOlderAndTakesWhatItComputed) {
   EXPECT_FALSE(Edge(second));
   EXPECT_EQ(second.computed, 96);
   EXPECT_EQ(cache_->free_pages(), 100 - 5);
-  EXPECT_EQ(second.pages.PageId(0, 2), first.pages.PageId(0, 2));
+  EXPECT_EQ(second.pages.PlaceOf(0, 2)->id, first.pages.PlaceOf(0, 2)->id);
 }
 
 TEST_F(PrefixTreeTest, LessThan64TokensInCommonAreNothing) {

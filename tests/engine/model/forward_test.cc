@@ -64,8 +64,8 @@ class World {
   Ops& ops() { return ops_; }
   Ops& host_ops() { return host_ops_; }
   std::byte* page(size_t sequence, int64_t layer, int64_t stretch) const {
-    return cache_->Page(cache_->layers().place(layer).slot,
-                        tables_[sequence]->PageId(layer, stretch).value());
+    const PagePlace place = tables_[sequence]->PlaceOf(layer, stretch).value();
+    return cache_->Page(place.slot, place.id);
   }
 
   // The pages of both sequences at all layers.

@@ -72,6 +72,24 @@ TEST(SweepScheduleTest, ASweepNeverHasMoreTokensThanItsLimit) {
   EXPECT_EQ(schedule.num_rows, 30);
 }
 
+TEST(SweepScheduleTest, WhatMustBeWholeWaitsForASweepThatHasRoom) {
+  SweepLimits limits = kWide;
+  limits.max_sweep_tokens = 30;
+  HeldRequest whole = Prompt(20);
+  whole.whole_pages = 1;
+  const std::vector<HeldRequest> held = {Prompt(25), whole, Prompt(9)};
+  EXPECT_THAT(RequestsOf(ScheduleSweep(held, limits).spans), testing::ElementsAre(0, 2));
+  const SweepSchedule next = ScheduleSweep({{whole, Prompt(64)}}, limits);
+  EXPECT_THAT(RequestsOf(next.spans), testing::ElementsAre(0, 1));
+  EXPECT_EQ(next.spans[0].num_tokens, 20);
+  EXPECT_EQ(next.spans[1].num_tokens, 10);
+  limits.free_pages = 2;  // of one layer for the whole, in all layers for the other
+  limits.pages_per_stretch = 1;
+  EXPECT_EQ(ScheduleSweep({{whole, Prompt(64)}}, limits).num_evicted, 0U);
+  limits.free_pages = 1;
+  EXPECT_EQ(ScheduleSweep({{whole, Prompt(64)}}, limits).num_evicted, 1U);
+}
+
 TEST(SweepScheduleTest, BatchesCutTheRowsByTheTokenBudget) {
   SweepLimits limits = kWide;
   limits.max_batch_tokens = 8;

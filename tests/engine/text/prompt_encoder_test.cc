@@ -109,6 +109,29 @@ TEST(PromptEncoderTest, SaysWhatThePackLacks) {
   EXPECT_OK(encoder->EncodePrompt("hello", {}));
 }
 
+// However a golden text is cut in two.
+TEST(PromptEncoderTest, AContinuationIsEncodedWithItsPromptAsOneText) {
+  const auto encoder = MakeEncoder(false, "{{ messages[0].content }}");
+  int cuts = 0;
+  const json document = ReadDataJson("tokenizers/llama3/tokens.json");
+  for (const json& one : document["cases"]) {
+    const std::string text = one["text"];
+    for (size_t cut = 0; cut < std::min<size_t>(text.size(), 12); ++cut) {
+      const EncodeOptions options = {.parse_special_in_content = true,
+                                     .continuation = text.substr(cut)};
+      const std::string prompt = text.substr(0, cut);
+      ASSERT_OK_AND_ASSIGN(const Ids ids, encoder->EncodePrompt(prompt, options));
+      EXPECT_EQ(ids, one["ids"].get<Ids>()) << text;
+      ++cuts;
+    }
+  }
+  EXPECT_GT(cuts, 1000);
+  ASSERT_OK_AND_ASSIGN(const Ids chat,
+                       encoder->EncodeChat(UserMessage("hel"), {.continuation = "lo<|im_end|>"}));
+  ASSERT_OK_AND_ASSIGN(const Ids whole, encoder->EncodePrompt("hello<|im_end|>", {}));
+  EXPECT_EQ(chat, whole);
+}
+
 TEST(PromptEncoderTest, HandsArgumentsToTheTemplate) {
   const auto encoder = MakeEncoder(false, "{{ 'yes' if thinking else 'no' }}");
   ASSERT_OK_AND_ASSIGN(

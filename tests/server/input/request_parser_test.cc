@@ -77,6 +77,15 @@ std::string Nested(int depth) {
          std::string(static_cast<size_t>(depth), ']') + "}";
 }
 
+// A member of so many choices.
+std::string ManyChoices(int count) {
+  std::string choices = R"("choices":["a")";
+  for (int i = 1; i < count; ++i) {
+    choices += R"(,"a")";
+  }
+  return choices + "]";
+}
+
 std::vector<BadRow> MalformedLines() {
   const char* reason = "INPUT_MALFORMED";
   const char* code = "invalid_json_line";
@@ -300,6 +309,24 @@ std::vector<BadRow> WrongSampling() {
       {"ManyPromptLogprobs", Plain(R"("prompt_logprobs":21)"), range, value, "prompt_logprobs"},
       {"PromptLogprobsBesideEcho", Plain(R"("prompt_logprobs":1,"echo":true)"), invalid, value,
        "prompt_logprobs"},
+      {"NoScoredChoices", Plain(R"("choices":[])"), range, value, "choices"},
+      {"ManyScoredChoices", Plain(ManyChoices(129)), range, value, "choices"},
+      {"ChoicesNoList", Plain(R"("choices":" yes")"), invalid, type, "choices"},
+      {"ChoiceOfNumber", Plain(R"("choices":["a",7])"), invalid, type, "choices[1]"},
+      {"EmptyChoice", Plain(R"("choices":["a",""])"), range, value, "choices[1]"},
+      {"EmptyChoiceOfIds", Plain(R"("choices":[[]])"), range, value, "choices[0]"},
+      {"NegativeIdOfChoice", Plain(R"("choices":[[3,-1]])"), range, value, "choices[0][1]"},
+      {"LongChoice", Plain(R"("choices":[")" + std::string(65537, 'x') + R"("])"), range, value,
+       "choices[0]"},
+      {"ChoicesBesideMaxTokens", Plain(R"("choices":["a"],"max_tokens":1)"), invalid, value,
+       "max_tokens"},
+      {"ChoicesBesideN", Plain(R"("choices":["a"],"n":2,"temperature":1)"), invalid, value, "n"},
+      {"ChoicesBesideEcho", Plain(R"("choices":["a"],"echo":true)"), invalid, value, "echo"},
+      {"ChoicesBesidePromptLogprobs", Plain(R"("choices":["a"],"prompt_logprobs":0)"), invalid,
+       value, "prompt_logprobs"},
+      {"ChoicesInCompletion", Completion(R"("prompt":"x","choices":["a"])"), invalid,
+       "unsupported_parameter", "choices"},
+      {"ChoicesInChat", Hello(R"("choices":["a"])"), invalid, "unsupported_parameter", "choices"},
       {"TopInCompletion", Completion(R"("prompt":"x","top_logprobs":2)"), invalid,
        "unsupported_parameter", "top_logprobs"},
   };
@@ -433,6 +460,17 @@ TEST(RequestParserTest, ReadsWhatIsAskedOfThePrompt) {
   ASSERT_OK(plain.status);
   EXPECT_TRUE(plain.request.has_prompt_logprobs());
   EXPECT_OK(ParseLine(Hello(R"("echo":false)")).status);
+}
+
+TEST(RequestParserTest, ReadsChoicesThatAreScored) {
+  const ParsedRow row = ParseLine(Plain(R"("choices":[" yes",[5,6]],"logprobs":true)"));
+  ASSERT_OK(row.status);
+  ASSERT_EQ(row.request.choices_size(), 2);
+  EXPECT_EQ(row.request.choices(0).text(), " yes");
+  EXPECT_EQ(row.request.choices(1).tokens().ids(1), 6);
+  EXPECT_EQ(row.ignored_fields, 0);
+  EXPECT_OK(ParseLine(Plain(ManyChoices(128) + R"(,"max_tokens":0)")).status);
+  EXPECT_OK(ParseLine(R"({"messages":[{"role":"user","content":"x"}],"choices":["a"]})").status);
 }
 
 TEST(RequestParserTest, TheOptionBoundsTheChoicesOfARow) {

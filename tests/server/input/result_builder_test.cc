@@ -79,6 +79,25 @@ TEST(ResultBuilderTest, KeepsFurtherChoicesAndWhatWasAskedOfThePrompt) {
   EXPECT_TRUE(completion.has_echoed_prompt());
 }
 
+TEST(ResultBuilderTest, TellsHowLikelyChoicesAreHoweverUnlikelyAll) {
+  CompletionOutcome outcome;
+  const TokenLogprob rare = {.token = 7, .logprob = -900.0F, .top = {}};
+  outcome.scored = {{.text = "a", .kept = {rare, {.token = 8, .logprob = -2.0F, .top = {}}}},
+                    {.text = "b", .kept = {rare}}};
+  const v1::Completion plain =
+      Parse(BuildCompletionResult(kHeader, outcome, nullptr)).completion();
+  ASSERT_EQ(plain.choice_scores_size(), 2);
+  EXPECT_EQ(plain.choice_scores(0).text(), "a");
+  EXPECT_EQ(plain.choice_scores(0).logprob(), -902.0);
+  EXPECT_NEAR(plain.choice_scores(0).probability(), 0.11920292202211755, 1e-12);
+  EXPECT_NEAR(plain.choice_scores(1).probability(), 0.8807970779778823, 1e-12);
+  EXPECT_EQ(plain.best_choice(), 1);
+  EXPECT_EQ(plain.choice_scores(0).logprobs_size(), 0);
+  outcome.want_logprobs = true;
+  const v1::Completion told = Parse(BuildCompletionResult(kHeader, outcome, nullptr)).completion();
+  EXPECT_EQ(told.choice_scores(0).logprobs(1).logprob(), -2.0F);
+}
+
 TEST(ResultBuilderTest, AnIdThatIsNotUtf8DoesNotMakeTheRecordUnreadable) {
   ResultHeader header = kHeader;
   header.custom_id = "a\xFF";

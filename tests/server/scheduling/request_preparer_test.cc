@@ -172,6 +172,47 @@ TEST_F(RequestPreparerTest, AsksForThePromptsLogprobsAndKeepsItsText) {
   EXPECT_FALSE(plain.request.sampling.prompt_logprobs.has_value());
 }
 
+TEST_F(RequestPreparerTest, ScoresWhatChoicesAddToTheirPrompt) {
+  PreparedRow row =
+      PrepareLine(R"({"prompt": [3, 4], "choices": [[5], [6, 7], [5, 8]], "top_logprobs": 2,
+                      "logprobs": true})");
+  ASSERT_OK(row.status);
+  EXPECT_THAT(row.request.prompt, ElementsAre(3, 4));
+  EXPECT_EQ(row.request.sampling.scored_from, 2);
+  EXPECT_EQ(row.request.sampling.prompt_logprobs, 2);
+  EXPECT_EQ(row.request.sampling.max_output_tokens, 0);
+  EXPECT_EQ(row.num_choices, 3);
+  ASSERT_EQ(row.scored.size(), 3U);
+  EXPECT_THAT(row.scored[1].tokens, ElementsAre(6, 7));
+  EXPECT_EQ(ErrorReason(PrepareLine(R"({"prompt": [3, 4], "choices": ["a"]})").status),
+            reason::kFieldInvalid);  // no tokenizer
+  EXPECT_THAT(PrepareLine(R"({"prompt": [3, 4], "choices": [[5], [100]]})").status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "token id 100"));
+  EXPECT_THAT(PrepareLine(R"({"prompt": [3, 4, 3, 4, 3, 4, 3, 4, 3, 4, 3, 4, 3, 4],
+                              "choices": [[5, 5], [5, 5, 5]]})")
+                  .status,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "choices[1] have 17 tokens; the context of llama is 16"));
+  text_ = TextOfBytes();
+  row = PrepareLine(R"({"prompt": "Is it? ", "choices": ["yes", [33]]})");
+  ASSERT_OK(row.status);
+  EXPECT_EQ(row.request.prompt.size(), 7U);
+  EXPECT_THAT(row.scored[0].tokens, ElementsAre('y', 'e', 's'));
+  EXPECT_EQ(row.scored[1].text, "!");
+}
+
+// What the end of the prompt and the beginning of a choice melt into is scored.
+TEST(ScoredChoicesTest, AreSplitWhereTheyBeginToDiffer) {
+  const auto split = SplitChoices({1, 2, 3}, {{1, 2, 30}, {1, 2, 3, 4}, {1, 2, 31, 5}});
+  ASSERT_OK(split);
+  EXPECT_THAT(split->prompt, ElementsAre(1, 2));
+  EXPECT_THAT(split->rests, ElementsAre(ElementsAre(30), ElementsAre(3, 4), ElementsAre(31, 5)));
+  EXPECT_THAT(SplitChoices({1}, {{2, 3}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "longer prompt"));
+  EXPECT_THAT(SplitChoices({1, 2}, {{1, 2, 3}, {1, 2}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "adds no token"));
+}
+
 TEST_F(RequestPreparerTest, AScoredPromptMayFillTheContext) {
   const std::string ids = "3,3,3,3,3,3,3,3,3,3,3,3,3,3,3,3";
   EXPECT_OK(PrepareLine("{\"prompt\":[" + ids + R"(],"prompt_logprobs":0,"max_tokens":0})").status);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <thread>
 
@@ -752,6 +753,31 @@ TEST_P(RunnerTest, LogprobsOfPromptsComeOnceWhateverTheNumberOfChoices) {
     reported += choice.logprobs_size();
   }
   EXPECT_EQ(reported, echoed.usage().output_tokens());
+}
+
+TEST_P(RunnerTest, ChoicesAreScoredInOneRow) {
+  const char* options = R"(, "choices": [[128], [32, 32], [64], [32, 32, 64]])";
+  std::vector<InputRow> rows = {TokenRow("a", {30, 31, 32}, options), TokenRow("b", {30, 31})};
+  v1::JobSpec spec = Spec(8);
+  spec.mutable_sampling()->set_min_output_tokens(2);  // of rows that generate
+  world_.Start();
+  world_.Submit("job", rows, spec);
+  EXPECT_EQ(world_.WaitForEnd("job").counts.succeeded, 2);
+  const std::vector<v1::Result> results = world_.Results("job");
+  const v1::Completion& scored = results[0].completion();
+  ASSERT_EQ(scored.choice_scores_size(), 4);
+  // The fake model gives a token the log-probability -token / 64.
+  EXPECT_EQ(scored.choice_scores(0).logprob(), -2.0);
+  EXPECT_EQ(scored.choice_scores(1).logprob(), -1.0);
+  EXPECT_EQ(scored.choice_scores(3).logprob(), -2.0);
+  EXPECT_EQ(scored.choice_scores(3).token_ids_size(), 3);
+  EXPECT_EQ(scored.choice_scores(3).logprobs_size(), 0);
+  EXPECT_NEAR(scored.choice_scores(2).probability(), 0.5 / (1 + std::exp(-1.0)), 1e-12);
+  EXPECT_EQ(scored.best_choice(), 1);  // the first of equals
+  EXPECT_EQ(scored.usage().prompt_tokens(), 3 + 1 + 2 + 1 + 3);
+  EXPECT_EQ(scored.usage().output_tokens(), 0);
+  EXPECT_EQ(scored.usage().cached_tokens(), 2);
+  EXPECT_GT(results[1].completion().token_ids_size(), 0);
 }
 
 TEST_P(RunnerTest, CancelEndsEveryRowAndKeepsFinishedWork) {

@@ -162,12 +162,15 @@ TEST(BenchTest, AnEngineWithoutRoomForOneRequestIsAnError) {
 TEST(BenchTest, OptionsAreCheckedByName) {
   EXPECT_OK(Job(1, 1, 1).Validate());
   EXPECT_THAT(Job(0, 1, 1).Validate(), StatusIs(absl::StatusCode::kInvalidArgument, "--requests"));
-  EXPECT_THAT(Job(1, 1, 0).Validate(),
+  EXPECT_OK(Job(1, 1, 0).Validate());  // scores
+  EXPECT_THAT(Job(1, 1, -1).Validate(),
               StatusIs(absl::StatusCode::kInvalidArgument, "--output-tokens"));
   BenchOptions options = Job(1, 10, 5);
   options.start_context = 14;
   EXPECT_THAT(options.Validate(), StatusIs(absl::StatusCode::kInvalidArgument,
                                            "--start-context is 14, must be 0 to 13"));
+  options.output_tokens = 0;
+  EXPECT_THAT(options.Validate(), StatusIs(absl::StatusCode::kInvalidArgument, "must be 0 to 0"));
 }
 
 // The engine itself, on a pack of random weights.
