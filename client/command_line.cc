@@ -57,6 +57,8 @@ struct Values {
   std::string priority;
   std::string on_invalid_line;
   std::string compute_type;
+  std::string task;
+  std::string against_compute_type;
   std::string completion_window;
   std::string not_before;
   std::string after;
@@ -82,6 +84,12 @@ const NamesOf& OnInvalidLineNames() {
 const NamesOf& ComputeTypeNames() {
   static const NamesOf names = {{"f32", v1::COMPUTE_TYPE_CHOICE_F32},
                                 {"bf16", v1::COMPUTE_TYPE_CHOICE_BF16}};
+  return names;
+}
+
+const NamesOf& TaskNames() {
+  static const NamesOf names = {{"next-word", static_cast<int>(EvaluationTask::kNextWord)},
+                                {"perplexity", static_cast<int>(EvaluationTask::kPerplexity)}};
   return names;
 }
 
@@ -272,6 +280,58 @@ void DeclareRun(CLI::App& app, Values& values) {
   run.add_flag("--token-ids", values.line.token_ids, "Token ids in plain result lines");
 }
 
+void DeclareEvaluate(CLI::App& app, Values& values) {
+  CLI::App& evaluate = *app.add_subcommand(
+      "evaluate", "Measure how well a model predicts a text, and how far it is from another one");
+  evaluate.add_option("model", values.line.model, "A model of the daemon, or the path of a pack")
+      ->required()
+      ->type_name("MODEL|PACK");
+  evaluate
+      .add_option("--task", values.task,
+                  "next-word: is the last word of each document what the model says? perplexity: "
+                  "how likely is each token behind those before it?")
+      ->required()
+      ->type_name("next-word|perplexity")
+      ->check(IsOneOf(TaskNames()));
+  evaluate
+      .add_option("--data", values.line.input,
+                  "Text, or FILE.jsonl with a {\"text\": ...} a line; in a text each line is a "
+                  "document for next-word, all of it one for perplexity")
+      ->required()
+      ->type_name("FILE");
+  evaluate
+      .add_option("--against", values.line.against,
+                  "Another model on the same data, and how far MODEL is from it")
+      ->type_name("MODEL|PACK");
+  evaluate.add_option("--compute-type", values.compute_type, "Of MODEL (the daemon's)")
+      ->type_name("f32|bf16")
+      ->check(IsOneOf(ComputeTypeNames()));
+  evaluate
+      .add_option("--against-compute-type", values.against_compute_type,
+                  "Of the other one (the daemon's)")
+      ->type_name("f32|bf16")
+      ->check(IsOneOf(ComputeTypeNames()));
+  evaluate.add_option("--window", values.line.windows.window_words, "perplexity: words of a row")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(IsBetween(2, 1 << 20));
+  evaluate
+      .add_option("--stride", values.line.windows.stride_words,
+                  "perplexity: of those, scored; the others come before them")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(IsBetween(1, 1 << 20));
+  evaluate.add_option("--priority", values.priority, "Order among jobs (normal)")
+      ->type_name("low|normal|high")
+      ->check(IsOneOf(PriorityNames()));
+  evaluate.add_option("--run-key", values.line.run_key,
+                      "The same evaluation attaches to the jobs that it made before; another key "
+                      "makes others");
+  evaluate.add_flag("--private", values.line.private_daemon,
+                    "Start a daemon for this even if one is listening; needs paths of packs");
+  AddTimeout(evaluate, values, "Detach after this long, exit code 8; the job goes on");
+}
+
 void DeclareJobCommands(CLI::App& app, Values& values) {
   CLI::App& submit = *app.add_subcommand("submit", "Submit a file, print the job's name");
   AddInput(submit, values);
@@ -407,6 +467,7 @@ void Declare(CLI::App& app, Values& values) {
   app.add_flag("--quiet", values.line.quiet, "Say nothing but errors");
   app.add_flag("--no-color", values.line.no_color, "No colour, as with NO_COLOR");
   DeclareRun(app, values);
+  DeclareEvaluate(app, values);
   DeclareJobCommands(app, values);
   DeclarePolicyCommands(app, values);
   DeclareServerCommands(app, values);
@@ -414,6 +475,7 @@ void Declare(CLI::App& app, Values& values) {
 
 Command CommandOf(const std::string& name) {
   static const std::map<std::string, Command> kCommands = {{"run", Command::kRun},
+                                                           {"evaluate", Command::kEvaluate},
                                                            {"submit", Command::kSubmit},
                                                            {"status", Command::kStatus},
                                                            {"list", Command::kList},
@@ -552,6 +614,11 @@ CommandLine Complete(const CLI::App& app, Values values) {
     line.timeout = *ParseDurationText(values.timeout);
   }
   line.state = ParseState(values.state);
+  if (!values.task.empty()) {
+    line.task = static_cast<EvaluationTask>(EnumeratorOf(TaskNames(), values.task));
+  }
+  line.against_compute_type = static_cast<v1::ComputeTypeChoice>(
+      EnumeratorOf(ComputeTypeNames(), values.against_compute_type));
   FillSpec(values, line.spec);
   if (line.command == Command::kDaemonTool) {
     line.tool_arguments = command.remaining();
@@ -571,10 +638,25 @@ ParsedCommandLine UsageError(const std::string& what, const std::string& command
   return parsed;
 }
 
+std::string EvaluateContradiction(const CommandLine& line) {
+  if (line.windows.stride_words >= line.windows.window_words) {
+    return absl::StrCat("--stride ", line.windows.stride_words, " must be below --window ",
+                        line.windows.window_words, ": something comes before what is scored");
+  }
+  if (line.against.empty() &&
+      line.against_compute_type != v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
+    return "--against-compute-type needs --against";
+  }
+  return "";
+}
+
 // Rules that one option alone does not show.
 std::string Contradiction(const CommandLine& line) {
   if (line.command == Command::kRun && line.private_daemon && line.model.empty()) {
     return "--private needs --model PACK";
+  }
+  if (line.command == Command::kEvaluate) {
+    return EvaluateContradiction(line);
   }
   const bool has_lengths = line.prompt_tokens > 0 || line.output_tokens > 0;
   if (line.command == Command::kPolicyExplain && (line.requests > 0) != has_lengths) {

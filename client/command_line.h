@@ -8,12 +8,15 @@
 
 #include "absl/time/time.h"
 
+#include "client/evaluation_data.h"
+
 #include "nightshift/v1/jobs.pb.h"
 
 namespace nightshift {
 
 enum class Command {
   kRun,
+  kEvaluate,
   kSubmit,
   kStatus,
   kList,
@@ -43,7 +46,7 @@ struct CommandLine {
   bool quiet = false;
   bool no_color = false;
 
-  std::string input;          // run, submit: path or "-"
+  std::string input;          // run, submit, evaluate: path or "-"
   std::string output;         // run, results, server timeline: path or "-"; server backup: folder
   std::string job;            // "jobs/{id}"
   std::string subject;        // policy: a model or a job; empty: what is loaded
@@ -55,8 +58,14 @@ struct CommandLine {
   std::string model;
   std::string job_id;
   std::string run_key;
+  // evaluate
+  EvaluationTask task = EvaluationTask::kPerplexity;
+  EvaluationWindows windows;
+  std::string against;  // a second model; empty: none
+  v1::ComputeTypeChoice against_compute_type = v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED;
+
   bool token_ids = false;                           // run, results
-  bool private_daemon = false;                      // run
+  bool private_daemon = false;                      // run, evaluate
   bool cancel_on_interrupt = false;                 // run
   bool wait = false;                                // submit, health
   bool validate_only = false;                       // submit

@@ -1,7 +1,6 @@
 #include "client/input_file.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "client/unnamed_file.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
 
@@ -26,18 +26,6 @@ EVP_MD_CTX* AsContext(void* context) {
 // For any reason: an input that cannot be read is an invalid input.
 absl::Status Unreadable(absl::string_view attempted, absl::string_view name) {
   return absl::InvalidArgumentError(ErrnoStatus(attempted, name).message());
-}
-
-absl::StatusOr<FileDescriptor> OpenUnnamedFile() {
-  const char* folder = std::getenv("TMPDIR");
-  std::string path = absl::StrCat(folder != nullptr && *folder != '\0' ? folder : "/var/tmp",
-                                  "/nightshift-XXXXXX");
-  FileDescriptor file(mkostemp(path.data(), O_CLOEXEC));
-  if (file.get() < 0) {
-    return ErrnoStatus("make temporary file", path);
-  }
-  unlink(path.c_str());
-  return file;
 }
 
 absl::StatusOr<FileDescriptor> CopyToUnnamedFile(int source, const std::string& name) {
@@ -96,6 +84,12 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
     ASSIGN_OR_RETURN(source, CopyToUnnamedFile(source.get(), name));
   }
   InputFile input(std::move(source), name);
+  RETURN_IF_ERROR(input.Measure());
+  return input;
+}
+
+absl::StatusOr<InputFile> InputFile::Of(FileDescriptor file, const std::string& name) {
+  InputFile input(std::move(file), name);
   RETURN_IF_ERROR(input.Measure());
   return input;
 }

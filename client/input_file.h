@@ -37,6 +37,9 @@ class InputFile {
   // the temporary copy does not fit.
   static absl::StatusOr<InputFile> Open(const std::string& path);
 
+  // What was written to an open file; `name` is for messages. Errors: as Open.
+  static absl::StatusOr<InputFile> Of(FileDescriptor file, const std::string& name);
+
   // Up to max_bytes from `offset` on; empty at the end.
   absl::StatusOr<std::string> ReadAt(int64_t offset, int64_t max_bytes) const;
 

@@ -8,6 +8,7 @@
 #include "client/command_line.h"
 #include "client/console.h"
 #include "client/daemon_binary.h"
+#include "client/evaluate_command.h"
 #include "client/job_commands.h"
 #include "client/policy_commands.h"
 #include "client/results_command.h"
@@ -45,6 +46,8 @@ ExitCode Execute(const CommandLine& line, Console& console) {
   switch (line.command) {
     case Command::kRun:
       return RunCommand(line, console);
+    case Command::kEvaluate:
+      return EvaluateCommand(line, console);
     case Command::kSubmit:
       return SubmitCommand(line, console);
     case Command::kStatus:

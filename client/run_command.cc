@@ -1,24 +1,17 @@
 #include "client/run_command.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
-#include <vector>
 
-#include <unistd.h>
-
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 #include "client/fetch.h"
 #include "client/input_file.h"
 #include "client/job_text.h"
+#include "client/model_connection.h"
 #include "client/output_file.h"
 #include "client/progress.h"
-#include "client/served_pack.h"
 #include "client/session.h"
 #include "client/submission.h"
 #include "kernels/base/status_macros.h"
@@ -27,22 +20,6 @@ namespace nightshift {
 namespace {
 
 constexpr char kStandardOutput[] = "-";
-
-bool IsPack(const std::string& model) {
-  std::error_code error;
-  return absl::StrContains(model, '/') || std::filesystem::is_directory(model, error);
-}
-
-// Of a private daemon whose results go to standard output: nothing to resume, nothing to keep.
-absl::StatusOr<std::string> ScratchStateDirectory() {
-  std::string path = "/var/tmp/nightshift-XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) {
-    return ErrnoStatus("make folder", path);
-  }
-  // The daemon makes its folder itself; the name is what was needed.
-  rmdir(path.c_str());
-  return path;
-}
 
 // One `nightshift run`, step by step.
 class Run {
@@ -85,39 +62,16 @@ class Run {
     return absl::OkStatus();
   }
 
-  // The daemon that listens; a private one when asked to, when an unfinished private run is to be
-  // continued, or when a pack is named and nothing listens.
+  // A private daemon also when an unfinished private run is to be continued.
   absl::Status Connect() {
-    const bool has_pack = IsPack(line_.model);
-    std::error_code error;
-    if (has_pack && !std::filesystem::is_directory(line_.model, error)) {
-      return absl::NotFoundError(absl::StrCat("--model ", line_.model,
-                                              ": no such pack; `nightshift models` lists what the "
-                                              "daemon serves, `nightshift import` makes a pack"));
-    }
+    const std::string state_directory =
+        to_file() ? PrivateStateDirectoryOf(line_.output) : std::string();
     const bool continues =
-        has_pack && to_file() && IsPrivateStateDirectory(PrivateStateDirectoryOf(line_.output));
-    if (!line_.private_daemon && !continues) {
-      const absl::Status connected = session_.Connect(kLongPatience);
-      if (connected.ok() && has_pack) {
-        return CheckServesPack();
-      }
-      if (connected.ok() || !has_pack || connected.code() != absl::StatusCode::kUnavailable) {
-        return connected;
-      }
-    }
-    std::string state_directory = PrivateStateDirectoryOf(line_.output);
-    if (!to_file()) {
-      ASSIGN_OR_RETURN(state_directory, ScratchStateDirectory());
-    }
-    console().Note(absl::StrCat("starting a private daemon for this run with ", line_.model));
-    return session_.ConnectPrivate({line_.model, state_directory});
-  }
-
-  absl::Status CheckServesPack() {
-    ASSIGN_OR_RETURN(const std::string digest, PackDigest(line_.model));
-    ASSIGN_OR_RETURN(const std::vector<v1::Model> models, session_.client().ListModels());
-    return CheckServed(models, ModelName(line_.model), digest, line_.model);
+        IsPack(line_.model) && to_file() && IsPrivateStateDirectory(state_directory);
+    return ConnectToModel(session_, {.option = "--model",
+                                     .model = line_.model,
+                                     .is_private = line_.private_daemon || continues,
+                                     .state_directory = state_directory});
   }
 
   // Finds the job that an earlier run of this command was following, or submits.

@@ -22,7 +22,9 @@ std::string StepOfUnavailable(const std::string& reason, const CommandLine& line
   }
   return absl::StrCat(
       "start one with 'nightshiftd --models DIR', name another with --address",
-      line.command == Command::kRun ? ", or give --model PACK to run without one" : "");
+      line.command == Command::kRun        ? ", or give --model PACK to run without one"
+      : line.command == Command::kEvaluate ? ", or name a PACK by its path to do without one"
+                                           : "");
 }
 
 std::string StepOfNotFound(const std::string& reason) {

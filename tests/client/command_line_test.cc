@@ -31,6 +31,32 @@ class CommandLineTest : public testing::Test {
   }
 };
 
+TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
+  const CommandLine line =
+      Parse({"evaluate", "small", "--task", "next-word", "--data", "words.jsonl", "--against",
+             "packs/large", "--compute-type", "bf16", "--against-compute-type", "f32", "--json"});
+  EXPECT_EQ(line.command, Command::kEvaluate);
+  EXPECT_EQ(line.task, EvaluationTask::kNextWord);
+  EXPECT_EQ(line.model, "small");
+  EXPECT_EQ(line.input, "words.jsonl");
+  EXPECT_EQ(line.against, "packs/large");
+  EXPECT_EQ(line.spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_BF16);
+  EXPECT_EQ(line.against_compute_type, v1::COMPUTE_TYPE_CHOICE_F32);
+  const std::vector<std::string> start = {"evaluate", "m", "--task", "perplexity", "--data", "x"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), start.begin(), start.end());
+    return more;
+  };
+  EXPECT_EQ(Parse(with({"--window", "64", "--stride", "32"})).windows.stride_words, 32);
+  EXPECT_NE(Refuse(with({"--window", "64", "--stride", "64"})).find("--stride 64 must be below"),
+            std::string::npos);
+  EXPECT_NE(Refuse(with({"--against-compute-type", "f32"})).find("needs --against"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"evaluate", "m", "--task", "recall", "--data", "x"}).find("next-word"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"evaluate", "m", "--task", "perplexity"}).find("--data"), std::string::npos);
+}
+
 TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
   const CommandLine line = Parse({"run",
                                   "in.jsonl",

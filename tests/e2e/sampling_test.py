@@ -2,6 +2,7 @@
 """Sampling options in every form of row, with a real model: penalties, bans, choices, echo."""
 
 import json
+import math
 import unittest
 
 from e2e_lib import (ROOT, EndToEndTest, read_rows, run_client, smollm2_pack, start_client,
@@ -143,6 +144,69 @@ class SamplingTest(EndToEndTest):
                              case["prompt"])
             self.assertEqual([entry["logprob"] for entry in scored["prompt_logprobs"]],
                              arrays["token_logprobs"][:count])
+
+    def test_choices_are_as_likely_as_their_texts(self):
+        choices = [" London", " Paris", " the city of Paris"]
+        rows = [{"id": "choices", "prompt": PARIS, "choices": choices, "logprobs": True,
+                 "top_logprobs": 1},
+                {"id": "space", "prompt": PARIS + " ", "choices": ["London", "Paris"]},
+                {"id": "chat", "choices": ["Paris", "Potatoes"], "messages": [
+                    {"role": "user", "content": "What is the capital of France?"}]},
+                {"id": "bad", "prompt": PARIS, "choices": []}]
+        rows += [{"id": text, "prompt": PARIS + text, "max_tokens": 0, "prompt_logprobs": 0}
+                 for text in choices]
+        results = {row["id"]: row for row in
+                   self.run_job(self.start(), rows, "--compute-type", "f32", exit_code=3)}
+        scored = results["choices"]
+        self.assertEqual([choice["text"] for choice in scored["choices"]], choices)
+        self.assertEqual([choice["tokens"] for choice in scored["choices"]], [1, 1, 4])
+        self.assertEqual(scored["best"], 1)
+        self.assertAlmostEqual(sum(choice["probability"] for choice in scored["choices"]), 1)
+        self.assertEqual(scored["usage"]["prompt_tokens"], 5 + 6)
+        self.assertEqual(scored["usage"]["completion_tokens"], 0)
+        for choice in scored["choices"]:
+            alone = results[choice["text"]]["prompt_logprobs"][5:]
+            self.assertEqual([token["logprob"] for token in choice["logprobs"]],
+                             [token["logprob"] for token in alone])
+            self.assertAlmostEqual(choice["logprob"], sum(token["logprob"] for token in alone), 5)
+        # The space melts into the word: the same tokens as without it.
+        self.assertEqual([choice["logprob"] for choice in results["space"]["choices"]],
+                         [choice["logprob"] for choice in scored["choices"][:2]])
+        self.assertEqual(results["chat"]["best"], 0)
+        self.assertEqual(results["bad"]["error"]["param"], "choices")
+
+    def test_evaluate_finds_the_perplexity_of_transformers(self):
+        cases = json.loads((ROOT / "tests/data/smollm2/logprobs.json").read_text())["cases"]
+        golden = [case for case in cases if case["text"] == case["text"].strip()]
+        self.assertGreaterEqual(len(golden), 2)
+        daemon = self.start()
+        first_words = [{"prompt": case["text"].split()[0], "max_tokens": 0, "prompt_logprobs": 0}
+                       for case in golden]
+        counts = {row["index"]: row["usage"]["prompt_tokens"]
+                  for row in self.run_job(daemon, first_words, name="words")}
+        logprobs = [value for i, case in enumerate(golden)
+                    for value in case["prompt_logprobs"][counts[i]:]]
+        data = write_rows(self.folder / "texts.jsonl", [{"text": case["text"]} for case in golden])
+        evaluate = lambda *more: run_client("evaluate", "smollm2", "--data", data, "--json", *more,
+                                            address=daemon.address)
+        run = evaluate("--task", "perplexity", "--window", "1000", "--stride", "999",
+                       "--compute-type", "bf16", "--against", "smollm2",
+                       "--against-compute-type", "f32")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        report = json.loads(run.stdout)
+        self.assertEqual(report["against"]["tokens"], len(logprobs))
+        expected = math.exp(-sum(logprobs) / len(logprobs))
+        self.assertAlmostEqual(report["against"]["perplexity"] / expected, 1, 3)
+        self.assertAlmostEqual(report["model"]["perplexity"] / expected, 1, 1)
+        self.assertEqual(report["model"]["numeric_mode"], "bf16/device")
+        self.assertTrue(0 < report["kl"] < 0.01, report)
+        self.assertTrue(0.9 < report["top1_agreement"] < 1, report)
+        words = evaluate("--task", "next-word", "--compute-type", "f32")
+        self.assertEqual(json.loads(words.stdout)["words"], len(golden))
+        narrow = run_client("evaluate", tiny_pack("llama_tied"), "--task", "perplexity", "--data",
+                            data, address=daemon.address)
+        self.assertEqual(narrow.returncode, 1)
+        self.assertIn("--private", narrow.stderr)
 
     def assert_near(self, values, expected):
         self.assertEqual(len(values), len(expected))
