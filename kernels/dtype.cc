@@ -95,6 +95,8 @@ const char* ComputeTypeName(ComputeType type) {
       return "f32";
     case ComputeType::kBF16:
       return "bf16";
+    case ComputeType::kInt8:
+      return "int8";
   }
   return "unknown";
 }

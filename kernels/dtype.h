@@ -39,8 +39,10 @@ int64_t FloatBytes(DType dtype);
 double StoredBits(DType dtype);
 
 // How a matmul multiplies: kF32 widens weights and keeps inputs in f32; kBF16 rounds weights and
-// inputs to bf16 and accumulates in f32. Part of a job's numeric mode.
-enum class ComputeType : uint8_t { kF32 = 1, kBF16 = 2 };
+// inputs to bf16 and accumulates in f32; kInt8 is kBF16, but for weights of integer groups, which
+// it multiplies as integers by inputs rounded to 8 bits in groups as large. Part of a job's numeric
+// mode.
+enum class ComputeType : uint8_t { kF32 = 1, kBF16 = 2, kInt8 = 3 };
 
 const char* ComputeTypeName(ComputeType type);
 

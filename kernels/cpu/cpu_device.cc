@@ -33,16 +33,31 @@ int UsableCores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// The ops of both compute types.
-struct OpsOfTypes {
-  explicit OpsOfTypes(WorkerPool& pool)
-      : f32(ComputeType::kF32, pool), bf16(ComputeType::kBF16, pool) {}
+// Something of each compute type.
+template <typename T>
+struct OfTypes {
+  T& of(ComputeType compute_type) {
+    switch (compute_type) {
+      case ComputeType::kF32:
+        return f32;
+      case ComputeType::kBF16:
+        return bf16;
+      case ComputeType::kInt8:
+        return int8;
+    }
+    return f32;
+  }
 
-  Ops& of(ComputeType compute_type) { return compute_type == ComputeType::kF32 ? f32 : bf16; }
-
-  cpu::CpuOps f32;
-  cpu::CpuOps bf16;
+  T f32;
+  T bf16;
+  T int8;
 };
+
+OfTypes<cpu::CpuOps> MakeOps(WorkerPool& pool) {
+  return {.f32{ComputeType::kF32, pool},
+          .bf16{ComputeType::kBF16, pool},
+          .int8{ComputeType::kInt8, pool}};
+}
 
 void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to) {
   CHECK_EQ(from.size(), to.size());
@@ -52,7 +67,7 @@ void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to) {
 class CpuDevice : public Device {
  public:
   explicit CpuDevice(int num_threads)
-      : pool_(num_threads), ops_(pool_), host_ops_(pool_) {}
+      : pool_(num_threads), ops_(MakeOps(pool_)), host_ops_(MakeOps(pool_)) {}
 
   Ops& ops(ComputeType compute_type) override { return ops_.of(compute_type); }
   Ops& host_ops(ComputeType compute_type) override { return host_ops_.of(compute_type); }
@@ -74,8 +89,8 @@ class CpuDevice : public Device {
 
  private:
   WorkerPool pool_;
-  OpsOfTypes ops_;
-  OpsOfTypes host_ops_;
+  OfTypes<cpu::CpuOps> ops_;
+  OfTypes<cpu::CpuOps> host_ops_;
 };
 
 // A CPU device whose memory is said to be its own, at rates of its own.
@@ -90,16 +105,17 @@ class DiscreteCpuDevice : public CpuDevice {
       download_pacer_.emplace(options.download_bytes_per_s, clock);
     }
     if (options.flops_per_s > 0.0) {
-      paced_f32_.emplace(CpuDevice::ops(ComputeType::kF32), options.flops_per_s, clock);
-      paced_bf16_.emplace(CpuDevice::ops(ComputeType::kBF16), options.flops_per_s, clock);
+      const auto paced = [&](ComputeType type) {
+        return cpu::PacedOps(CpuDevice::ops(type), options.flops_per_s, clock);
+      };
+      paced_.emplace(OfTypes<cpu::PacedOps>{.f32 = paced(ComputeType::kF32),
+                                            .bf16 = paced(ComputeType::kBF16),
+                                            .int8 = paced(ComputeType::kInt8)});
     }
   }
 
   Ops& ops(ComputeType compute_type) override {
-    if (options_.flops_per_s == 0.0) {
-      return CpuDevice::ops(compute_type);
-    }
-    return compute_type == ComputeType::kF32 ? *paced_f32_ : *paced_bf16_;
+    return paced_ ? paced_->of(compute_type) : CpuDevice::ops(compute_type);
   }
   bool unified_memory() const override { return false; }
   absl::Status Upload(std::span<const std::byte> from, std::span<std::byte> to) override {
@@ -137,8 +153,7 @@ class DiscreteCpuDevice : public CpuDevice {
   const Clock& clock_;
   std::optional<Pacer> upload_pacer_;
   std::optional<Pacer> download_pacer_;
-  std::optional<cpu::PacedOps> paced_f32_;
-  std::optional<cpu::PacedOps> paced_bf16_;
+  std::optional<OfTypes<cpu::PacedOps>> paced_;
 };
 
 absl::StatusOr<int> NumThreads(int num_threads) {

@@ -9,6 +9,7 @@
 #include "kernels/convert.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/byte_tile.h"
 #include "kernels/cpu/gather_row.h"
 #include "kernels/cpu/head_reduce.h"
 #include "kernels/cpu/matmul.h"
@@ -70,7 +71,8 @@ float* Scratch::Get(int64_t count) {
 
 CpuOps::CpuOps(ComputeType compute_type, WorkerPool& pool)
     : compute_type_(compute_type),
-      has_bf16_dots_(compute_type == ComputeType::kBF16 && HasBF16Dots()),
+      has_bf16_dots_(compute_type != ComputeType::kF32 && HasBF16Dots()),
+      has_byte_dots_(compute_type == ComputeType::kInt8 && HasByteDots()),
       pool_(pool),
       worker_scratch_(static_cast<size_t>(pool.num_threads())) {}
 
@@ -93,7 +95,7 @@ void CpuOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> i
   ForEachRow(out.rows, out.columns * 4, [&](int64_t row, int) {
     GatherRow({.table = table,
                .id = ids[static_cast<size_t>(row)],
-               .rounds = compute_type_ == ComputeType::kBF16,
+               .rounds = compute_type_ != ComputeType::kF32,
                .accumulate = accumulate,
                .out = out.row(row)});
   });
@@ -127,7 +129,13 @@ void CpuOps::HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, 
 TileKind CpuOps::TileKindOf(DType weight_type) const {
   if (weight_type == DType::kF32) return TileKind::kF32;
   if (weight_type == DType::kF16) return TileKind::kF16;
-  if (!IsFloat(weight_type)) {
+  if (const std::optional<GroupFormat> format = GroupFormatOf(weight_type)) {
+    if (compute_type_ == ComputeType::kInt8) {
+      if (has_byte_dots_) {
+        return format->group == 32 ? TileKind::kByteDots32 : TileKind::kByteDots64;
+      }
+      return format->group == 32 ? TileKind::kBytes32 : TileKind::kBytes64;
+    }
     if (has_bf16_dots_) return TileKind::kGroupsDots;
     return compute_type_ == ComputeType::kBF16 ? TileKind::kGroupsRounded : TileKind::kGroups;
   }
@@ -155,7 +163,7 @@ const std::byte* CpuOps::PackInputs(MatrixView x, TileKind kind, bool same_x) {
   for (int64_t first = 0; first < x.rows; first += kMaxMatMulRows) {
     PackRows({.x = x.Rows(first, std::min(kMaxMatMulRows, x.rows - first)),
               .kind = kind,
-              .rounds = compute_type_ == ComputeType::kBF16,
+              .rounds = compute_type_ != ComputeType::kF32,
               .packed = packed + PackedBytes(kind, first, x.columns)});
   }
   return packed;

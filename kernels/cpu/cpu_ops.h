@@ -68,6 +68,7 @@ class CpuOps : public Ops {
 
   const ComputeType compute_type_;
   const bool has_bf16_dots_;  // and uses them
+  const bool has_byte_dots_;
   WorkerPool& pool_;
   std::vector<Scratch> worker_scratch_;  // one a worker
   Scratch packed_rows_;

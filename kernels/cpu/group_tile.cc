@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/byte_tile.h"
 #include "kernels/cpu/convert_simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -229,6 +230,8 @@ namespace nightshift::cpu {
 HWY_EXPORT(GroupKernelSimd);
 
 const GroupKernel& GroupKernelOf(TileKind kind) {
+  if (IsOfByteDots(kind)) return ByteDotGroupKernel();
+  if (IsOfBytes(kind)) return ByteGroupKernel();
   if (kind == TileKind::kGroupsDots) return GroupDotKernel();
   return HWY_DYNAMIC_DISPATCH(GroupKernelSimd)(kind == TileKind::kGroupsRounded);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/byte_tile.h"
 #include "kernels/cpu/convert_simd.h"
 #include "kernels/cpu/group_tile.h"
 
@@ -47,6 +48,15 @@ class PackedBlock {
   int64_t width_;
   int64_t offset_;
 };
+
+int64_t GroupInputs(TileKind kind) {
+  return kind == TileKind::kBytes32 || kind == TileKind::kByteDots32 ? 32 : 64;
+}
+
+// Packed bytes are followed by their groups: [K/group][rows].
+int64_t FirstGroupAt(int64_t rows, int64_t inputs) {
+  return rows * PaddedInputs(inputs);
+}
 
 // A segment of one row; zeros behind `count`.
 void PackSegment(const float* source, int64_t count, const PackArgs& args, std::byte* target) {
@@ -143,6 +153,13 @@ void MultiplyInputs(const BlockArgs& args, const PanelBlock& block) {
                             .sums = sums + n,
                             // What is fetched already costs little.
                             .next = weights};
+      if (IsOfBytes(args.kind)) {
+        const auto* groups = reinterpret_cast<const ByteGroup*>(
+            args.packed + FirstGroupAt(tiles.rows, args.inputs));
+        tile_args.format = &args.format;
+        tile_args.groups = groups + block.first_input / args.format.group * tiles.rows + row;
+        tile_args.group_stride = tiles.rows;
+      }
       if (to_fetch > 0) {
         tile_args.next = block.next + block.inputs * row_bytes - to_fetch;
         to_fetch -= pairs * 64;
@@ -186,7 +203,9 @@ RowTiles CutIntoTiles(TileKind kind, int64_t rows, int64_t inputs) {
                                        : kMaxTileRows;
   int64_t block_inputs = kExpandedInputs;
   if (IsOfGroups(kind)) {
-    block_inputs = kind == TileKind::kGroupsDots ? kExpandedDotInputs : kExpandedInputs;
+    block_inputs = kind == TileKind::kGroups || kind == TileKind::kGroupsRounded
+                       ? kExpandedInputs
+                       : kExpandedDotInputs;
   } else if (are_few || kernel.expand == nullptr) {
     // As many equal blocks as come nearest to the size.
     const int64_t panel_bytes = inputs * kPanelOutputs * (kind == TileKind::kF32 ? 4 : 2);
@@ -201,7 +220,23 @@ RowTiles CutIntoTiles(TileKind kind, int64_t rows, int64_t inputs) {
 }
 
 int64_t PackedBytes(TileKind kind, int64_t rows, int64_t inputs) {
-  return rows * PaddedInputs(inputs) * TileKernelOf(kind).input_bytes;
+  const int64_t groups =
+      IsOfBytes(kind) ? rows * PaddedInputs(inputs) / GroupInputs(kind) : 0;
+  return rows * PaddedInputs(inputs) * TileKernelOf(kind).input_bytes +
+         groups * static_cast<int64_t>(sizeof(ByteGroup));
+}
+
+// One segment of the rows of a tile, and its groups.
+void PackBytes(const PackArgs& args, const RowTiles& tiles, int64_t row, int64_t k,
+               std::byte* target) {
+  const int64_t group = GroupInputs(args.kind);
+  auto* groups =
+      reinterpret_cast<ByteGroup*>(args.packed + FirstGroupAt(tiles.rows, args.x.columns));
+  for (int64_t first = k; first < k + kSegmentInputs; first += group, target += group) {
+    const int64_t count = std::clamp<int64_t>(args.x.columns - first, 0, group);
+    groups[first / group * tiles.rows + row] =
+        RoundToBytes(args.x.row(row) + first, count, group, target);
+  }
 }
 
 void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile) {
@@ -214,7 +249,11 @@ void PackTile(const PackArgs& args, const RowTiles& tiles, int64_t tile) {
     std::byte* target =
         args.packed + PackedBlock(tiles, inputs, k).Element(first_row, rows) * input_bytes;
     for (int64_t row = 0; row < rows; ++row, target += kSegmentInputs * input_bytes) {
-      PackSegment(args.x.row(first_row + row) + k, count, args, target);
+      if (IsOfBytes(args.kind)) {
+        PackBytes(args, tiles, first_row + row, k, target);
+      } else {
+        PackSegment(args.x.row(first_row + row) + k, count, args, target);
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <hwy/cache_control.h>
 
 #include "kernels/cpu/bf16_dots.h"
+#include "kernels/cpu/byte_tile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul_tile.cc"
@@ -254,6 +255,8 @@ HWY_EXPORT(StoreSumsSimd);
 
 const TileKernel& TileKernelOf(TileKind kind) {
   if (kind == TileKind::kBF16Dots || kind == TileKind::kGroupsDots) return BF16DotKernel();
+  if (IsOfByteDots(kind)) return ByteDotKernel();
+  if (IsOfBytes(kind)) return ByteTileKernel();
   return HWY_DYNAMIC_DISPATCH(TileKernelSimd)(kind);
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/group_format.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift::cpu {
@@ -19,11 +20,30 @@ enum class TileKind : uint8_t {
   kGroups,
   kGroupsRounded,
   kGroupsDots,
+  // The same by inputs of 8 bits in groups of 32 or 64, as the weights' are: byte_tile.h.
+  kBytes32,
+  kBytes64,
+  kByteDots32,  // by VPDPBUSD
+  kByteDots64,
 };
 
 constexpr bool IsOfGroups(TileKind kind) {
   return kind >= TileKind::kGroups;
 }
+
+constexpr bool IsOfBytes(TileKind kind) {
+  return kind >= TileKind::kBytes32;
+}
+
+constexpr bool IsOfByteDots(TileKind kind) {
+  return kind >= TileKind::kByteDots32;
+}
+
+// Inputs of a row that share a scale: value = scale * code.
+struct ByteGroup {
+  float scale = 0.0F;
+  int32_t sum = 0;  // of the codes
+};
 
 // Rows are packed in segments of this many inputs: [K/64][rows of the tile][64], the last segment
 // padded with zeros, so that a tile's rows lie at fixed distances and in few cache lines.
@@ -39,6 +59,11 @@ struct TileArgs {
   float* sums = nullptr;               // [rows][64], 64-byte aligned
   // Tiles of many: fetched into the second-level cache meanwhile, a line of 64 bytes a pair.
   const std::byte* next = nullptr;
+  // Of kinds of bytes: the weights' groups; those of the rows, from the tile's first row at the
+  // block's first group, and their distance from one group to the next.
+  const GroupFormat* format = nullptr;
+  const ByteGroup* groups = nullptr;
+  int64_t group_stride = 0;
 };
 
 using MultiplyTile = void (*)(const TileArgs&);

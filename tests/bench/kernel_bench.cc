@@ -44,7 +44,7 @@ bool KernelBench::Wants(const std::string& name) const {
 }
 
 Reference KernelBench::Peak(ComputeType compute) {
-  const PeakLoop loop{target_, compute == ComputeType::kBF16 && target_ == "AVX3_BF16"};
+  const PeakLoop loop{target_, compute};
   return {.name = "peak",
           .run = [this, loop] { RunPeakLoop(loop, pool_); },
           .amount = static_cast<double>(PeakLoopFlops(loop) * pool_.num_threads())};

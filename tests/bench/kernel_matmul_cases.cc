@@ -25,7 +25,11 @@ constexpr MatMulType kMatMulTypes[] = {
     {"f32xF16", ComputeType::kF32, DType::kF16},    {"f32xBF16", ComputeType::kF32, DType::kBF16},
     {"int4", ComputeType::kBF16, DType::kU4G64},    {"int8", ComputeType::kBF16, DType::kI8G64},
     {"f32xint4", ComputeType::kF32, DType::kU4G64}, {"f32xint8", ComputeType::kF32, DType::kI8G64},
-    {"Q4_0", ComputeType::kBF16, DType::kI4G32},    {"Q4_1", ComputeType::kBF16, DType::kU4G32}};
+    {"Q4_0", ComputeType::kBF16, DType::kI4G32},    {"Q4_1", ComputeType::kBF16, DType::kU4G32},
+    {"int8xint4", ComputeType::kInt8, DType::kU4G64},
+    {"int8xint8", ComputeType::kInt8, DType::kI8G64},
+    {"int8xQ4_0", ComputeType::kInt8, DType::kI4G32},
+    {"int8xQ8_0", ComputeType::kInt8, DType::kI8G32}};
 
 struct NamedShape {
   const char* name;
@@ -86,8 +90,8 @@ void RunMatMul(KernelBench& bench, const MatMulType& type, const NamedShape& sha
     }
     std::vector<Reference> references;
     const MatMulShape reference_shape{rows, shape.outputs, shape.inputs};
-    if (type.weight == DType::kF32 || type.compute == ComputeType::kBF16) {
-      const auto onednn = OneDnnMatMul(reference_shape, type.compute == ComputeType::kBF16);
+    if (type.weight == DType::kF32 || type.compute != ComputeType::kF32) {
+      const auto onednn = OneDnnMatMul(reference_shape, type.compute != ComputeType::kF32);
       if (onednn) references.push_back({.name = "oneDNN", .run = onednn, .amount = flops});
     }
     if (type.weight == DType::kF32) {

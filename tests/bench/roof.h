@@ -6,15 +6,17 @@
 #include <string>
 
 #include "kernels/base/worker_pool.h"
+#include "kernels/dtype.h"
 
 namespace nightshift {
 
-// Floating-point operations of one call of RunPeakLoop on each thread: independent multiply-adds in
-// registers, of the widest vectors of the target ("AVX3", "AVX2", others count as AVX2), or bf16
-// dots (VDPBF16PS, target "AVX3_BF16" and `dots`).
+// Operations of one call of RunPeakLoop on each thread: independent multiply-adds in registers, by
+// the widest vectors of the target ("AVX3", "AVX2", others count as AVX2). For bf16 the machine's
+// dots where the target is "AVX3_BF16" (VDPBF16PS), for int8 products of bytes: there VPDPBUSD, else
+// VPMADDUBSW and what adds up its words.
 struct PeakLoop {
   std::string target;
-  bool dots = false;
+  ComputeType compute = ComputeType::kF32;
 };
 int64_t PeakLoopFlops(const PeakLoop& loop);
 void RunPeakLoop(const PeakLoop& loop, WorkerPool& pool);

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "tests/kernels/cpu_ops_test_support.h"
@@ -13,12 +17,34 @@ constexpr Types kTypes[] = {
     {ComputeType::kF32, DType::kF32},    {ComputeType::kF32, DType::kF16},
     {ComputeType::kF32, DType::kBF16},   {ComputeType::kBF16, DType::kBF16},
     {ComputeType::kF32, DType::kU4G64},  {ComputeType::kF32, DType::kI8G32},
-    {ComputeType::kBF16, DType::kI4G64}, {ComputeType::kBF16, DType::kU8G32}};
+    {ComputeType::kBF16, DType::kI4G64}, {ComputeType::kBF16, DType::kU8G32},
+    {ComputeType::kInt8, DType::kBF16},  {ComputeType::kInt8, DType::kI8G32},
+    {ComputeType::kInt8, DType::kI4G32}, {ComputeType::kInt8, DType::kU4G32},
+    {ComputeType::kInt8, DType::kU4G64}, {ComputeType::kInt8, DType::kU8G32},
+    {ComputeType::kInt8, DType::kU8G64}, {ComputeType::kInt8, DType::kI8G64},
+    {ComputeType::kInt8, DType::kI4G64}};
 constexpr DType kGroupTypes[] = {DType::kI8G32, DType::kI4G32, DType::kU4G32, DType::kU4G64,
                                  DType::kU8G32, DType::kU8G64, DType::kI8G64, DType::kI4G64};
 
 std::string Describe(const Types& types) {
   return std::string(ComputeTypeName(types.compute)) + " x " + DTypeName(types.weight);
+}
+
+// Rows of inputs as codes of 8 bits by the scale of their group stand for them.
+std::vector<float> RoundToBytes(const std::vector<float>& x, int64_t inputs, int64_t group) {
+  std::vector<float> rounded = x;
+  for (size_t row = 0; row < x.size(); row += static_cast<size_t>(inputs)) {
+    for (int64_t first = 0; first < inputs; first += group) {
+      const auto begin = rounded.begin() + static_cast<int64_t>(row) + first;
+      const auto end = begin + std::min(group, inputs - first);
+      float most = 0.0F;
+      std::for_each(begin, end, [&](float value) { most = std::max(most, std::abs(value)); });
+      std::for_each(begin, end, [&](float& value) {
+        value = most == 0.0F ? 0.0F : std::nearbyint(value * (127.0F / most)) * (most / 127.0F);
+      });
+    }
+  }
+  return rounded;
 }
 
 class MatMulTest : public CpuTargetTest {
@@ -40,7 +66,10 @@ class MatMulTest : public CpuTargetTest {
     std::vector<float> x = naive::RandomValues(rows * inputs, 2);
     const std::vector<float> out = Multiply(device, types.compute, weight, x);
     std::vector<float> values = weight.values;
-    if (types.compute == ComputeType::kBF16) {
+    const std::optional<GroupFormat> groups = GroupFormatOf(types.weight);
+    if (types.compute == ComputeType::kInt8 && groups) {
+      x = RoundToBytes(x, inputs, groups->group);
+    } else if (types.compute != ComputeType::kF32) {
       x = naive::RoundTo(DType::kBF16, x);
       values = naive::RoundTo(DType::kBF16, values);
     }
@@ -153,13 +182,13 @@ TEST_P(MatMulTest, WritesOnlyTheColumnsOfItsShard) {
 TEST_P(MatMulTest, MultipliesTheSameInputsByOneWeightAfterAnother) {
   const auto device = CreateDevice(2);
   const std::vector<float> values = naive::RandomValues(513 * 70, 9);
-  for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
+  for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
     SCOPED_TRACE(ComputeTypeName(compute));
     Matrix x(70, values);
     bool same_x = false;
     for (const DType type : {DType::kBF16, DType::kBF16, DType::kU4G64, DType::kI8G32, DType::kF32,
                              DType::kF16, DType::kBF16}) {
-      if (compute == ComputeType::kBF16 && (type == DType::kF32 || type == DType::kF16)) continue;
+      if (compute != ComputeType::kF32 && (type == DType::kF32 || type == DType::kF16)) continue;
       const RandomWeight weight(type, 65, 70, 10);
       Matrix out(x.view().rows, weight.outputs);
       device->ops(compute).MatMul(
@@ -169,6 +198,24 @@ TEST_P(MatMulTest, MultipliesTheSameInputsByOneWeightAfterAnother) {
       EXPECT_EQ(BitsOf(out.values()), BitsOf(Multiply(*fresh, compute, weight, values)))
           << DTypeName(type);
     }
+  }
+}
+
+// So that a bad activation shows in the logits; one that is too small to have an inverse is 0.
+TEST_P(MatMulTest, InputsThatAreNotFiniteAreNotHiddenByRoundingToBytes) {
+  const auto device = CreateDevice(2);
+  const RandomWeight weight(DType::kU4G64, 64, 200, 14);
+  for (const float bad : {std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> x = naive::RandomValues(weight.inputs, 15);
+    x[100] = bad;
+    for (const float out : Multiply(*device, ComputeType::kInt8, weight, x)) {
+      EXPECT_TRUE(std::isnan(out));
+    }
+  }
+  const std::vector<float> tiny(200, 1e-38F);
+  for (const float out : Multiply(*device, ComputeType::kInt8, weight, tiny)) {
+    EXPECT_EQ(out, 0.0F);
   }
 }
 
