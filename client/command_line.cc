@@ -83,7 +83,8 @@ const NamesOf& OnInvalidLineNames() {
 }
 const NamesOf& ComputeTypeNames() {
   static const NamesOf names = {{"f32", v1::COMPUTE_TYPE_CHOICE_F32},
-                                {"bf16", v1::COMPUTE_TYPE_CHOICE_BF16}};
+                                {"bf16", v1::COMPUTE_TYPE_CHOICE_BF16},
+                                {"int8", v1::COMPUTE_TYPE_CHOICE_INT8}};
   return names;
 }
 

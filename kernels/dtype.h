@@ -46,4 +46,9 @@ enum class ComputeType : uint8_t { kF32 = 1, kBF16 = 2, kInt8 = 3 };
 
 const char* ComputeTypeName(ComputeType type);
 
+// How all but weights of integer groups is computed.
+constexpr ComputeType FloatComputeType(ComputeType type) {
+  return type == ComputeType::kInt8 ? ComputeType::kBF16 : type;
+}
+
 }  // namespace nightshift

@@ -160,7 +160,7 @@ class Declaration {
       AddText(flag.key, *flag.text, flag.help);
     }
     AddNumber("threads", options.threads, "compute threads; 0: one a core");
-    AddText("compute-type", written.compute_type, "of jobs that do not say: f32 or bf16");
+    AddText("compute-type", written.compute_type, "of jobs that do not say: f32, bf16 or int8");
     AddNumber("max-block-requests", options.max_block_requests,
               "requests that the engine holds at one time");
     AddNumber("max-sweep-tokens", options.max_sweep_tokens, "tokens of one sweep");
@@ -326,7 +326,7 @@ class Declaration {
         ->capture_default_str();
     bench_->add_option("--disk-backend", written.disk_backend,
                        "io_uring or threads (default: io_uring where the kernel gives it)");
-    bench_->add_option("--compute-type", written.compute_type, "f32 or bf16")
+    bench_->add_option("--compute-type", written.compute_type, "f32, bf16 or int8")
         ->capture_default_str();
   }
 
@@ -438,11 +438,13 @@ class Declaration {
 };
 
 absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
-  if (text != "f32" && text != "bf16") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--compute-type is ", text, ", must be f32 or bf16"));
+  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
+    if (text == ComputeTypeName(type)) {
+      return type;
+    }
   }
-  return text == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--compute-type is ", text, ", must be f32, bf16 or int8"));
 }
 
 // Fills what is written in another form, and what has a default of the machine.

@@ -16,6 +16,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 #include "server/memory_limit.h"
+#include "server/scheduling/job_context.h"
 #include "server/security/identifiers.h"
 #include "server/store/backup.h"
 #include "server/store/recovery.h"
@@ -199,9 +200,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .jobs_directory = state_->jobs_path(),
       .uploads_directory = state_->uploads_path(),
       .jobs_prefix = "jobs",
-      .default_compute_type = options.compute_type == ComputeType::kF32
-                                  ? v1::COMPUTE_TYPE_CHOICE_F32
-                                  : v1::COMPUTE_TYPE_CHOICE_BF16,
+      .default_compute_type = ChoiceOf(options.compute_type),
       .runner_status = [this] { return runner_->status(); },
       .timeline = [this] { return runner_->timeline(); },
       .plan_for = [this](

@@ -53,7 +53,7 @@ DType LoadedDType(DType stored, ComputeType compute_type) {
 }
 
 DType ExpandedDType(DType stored, ComputeType compute_type) {
-  if (compute_type == ComputeType::kBF16) {
+  if (FloatComputeType(compute_type) == ComputeType::kBF16) {
     return DType::kBF16;
   }
   return IsFloat(stored) ? stored : DType::kF32;

@@ -155,12 +155,12 @@ absl::StatusOr<RateCurve> ReadCurve(const Json& object, const std::string& what,
 
 ComputeType ReadCompute(JsonReader& reader) {
   const std::string text = reader.RequiredText("compute");
-  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16}) {
+  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
     if (text == ComputeTypeName(type)) {
       return type;
     }
   }
-  reader.Refuse("compute", "is not f32 or bf16");
+  reader.Refuse("compute", "is not f32, bf16 or int8");
   return ComputeType::kF32;
 }
 

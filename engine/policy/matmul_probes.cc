@@ -34,7 +34,8 @@ constexpr MatmulKind kMatmulKinds[] = {
     {ComputeType::kBF16, DType::kBF16},  {ComputeType::kF32, DType::kF32},
     {ComputeType::kF32, DType::kF16},    {ComputeType::kF32, DType::kBF16},
     {ComputeType::kBF16, DType::kU4G64}, {ComputeType::kF32, DType::kU4G64},
-    {ComputeType::kBF16, DType::kI8G64}, {ComputeType::kF32, DType::kI8G64}};
+    {ComputeType::kBF16, DType::kI8G64}, {ComputeType::kF32, DType::kI8G64},
+    {ComputeType::kInt8, DType::kU4G64}, {ComputeType::kInt8, DType::kI8G64}};
 // Groups differ from floats with few rows; their rate has settled long before.
 constexpr int64_t kMostGroupRows = 256;
 

@@ -34,6 +34,7 @@ double Doublings(int64_t a, int64_t b) {
 
 // Beyond any number of doublings.
 constexpr double kOtherKind = 1000.0;
+constexpr double kNearKind = 500.0;
 constexpr double kOtherWeights = 100.0;
 constexpr double kOtherGroups = 50.0;  // of as many bits
 
@@ -56,8 +57,11 @@ WorkRates::WorkRates(const HardwareProfile& profile, ComputeType compute_type)
 }
 
 double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, double rows) const {
+  const ComputeType compute = IsFloat(loaded) ? FloatComputeType(compute_type_) : compute_type_;
   const MatmulRate* nearest = Nearest(profile_.device.matmul, [&](const MatmulRate& entry) {
-    return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+    // A profile without products of bytes says what those of floats take.
+    const bool is_near = entry.compute == FloatComputeType(compute);
+    return (entry.compute == compute ? 0.0 : is_near ? kNearKind : kOtherKind) +
            OtherWeights(entry.weights, loaded) + Doublings(entry.inputs, inputs);
   });
   CHECK(nearest != nullptr);
@@ -86,7 +90,7 @@ double WorkRates::MatmulSeconds(DType loaded, int64_t inputs, double flops, doub
 double WorkRates::PromptAttentionSeconds(int64_t head_width, double flops, double tokens) const {
   const PromptAttentionRate* rate =
       Nearest(profile_.device.prompt_attention, [&](const PromptAttentionRate& entry) {
-        return (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+        return (entry.compute == FloatComputeType(compute_type_) ? 0.0 : kOtherKind) +
                Doublings(entry.head_width, head_width);
       });
   CHECK(rate != nullptr);
@@ -109,7 +113,7 @@ double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
   const DecodeAttentionRate* rate =
       Nearest(RatesOf(work.on_host).decode_attention, [&](const DecodeAttentionRate& entry) {
         return (entry.kv == kv ? 0.0 : 2.0 * kOtherKind) +
-               (entry.compute == compute_type_ ? 0.0 : kOtherKind) +
+               (entry.compute == FloatComputeType(compute_type_) ? 0.0 : kOtherKind) +
                2.0 * Doublings(entry.head_width, work.head_width) +
                Doublings(entry.queries_per_kv_head, work.queries_per_kv_head);
       });
@@ -122,7 +126,7 @@ double WorkRates::DecodeAttentionSeconds(const DecodeAttention& work) const {
 
 double WorkRates::UnpackSeconds(DType stored, double elements) const {
   const UnpackRate* rate = Nearest(profile_.device.unpack, [&](const UnpackRate& entry) {
-    return (entry.dtype == stored ? 0.0 : 1.0) + (entry.compute == compute_type_ ? 0.0 : 0.5);
+    return (entry.dtype == stored ? 0.0 : 1.0) + (entry.compute == FloatComputeType(compute_type_) ? 0.0 : 0.5);
   });
   const double factor = FactorOf(LaneId::kCompute);
   if (rate != nullptr) {

@@ -17,7 +17,7 @@ struct WireEnum<CallKind> {
 template <>
 struct WireEnum<ComputeType> {
   static constexpr ComputeType kFirst = ComputeType::kF32;
-  static constexpr ComputeType kLast = ComputeType::kBF16;
+  static constexpr ComputeType kLast = ComputeType::kInt8;
 };
 template <>
 struct WireEnum<DType> {

@@ -26,8 +26,7 @@ struct Subject {
 };
 
 ComputeType DefaultType(const RpcContext& rpc) {
-  return rpc.default_compute_type == v1::COMPUTE_TYPE_CHOICE_F32 ? ComputeType::kF32
-                                                                 : ComputeType::kBF16;
+  return ComputeTypeOf(rpc.default_compute_type, ComputeType::kBF16);
 }
 
 absl::StatusOr<Subject> SubjectOfJob(const std::string& name, RpcContext& rpc) {
@@ -39,11 +38,8 @@ absl::StatusOr<Subject> SubjectOfJob(const std::string& name, RpcContext& rpc) {
   v1::JobSpec spec;
   (void)spec.ParseFromString(record->spec);  // of one that does not parse nothing ever runs
   Subject subject;
-  subject.key = ModelKey{.model = record->model, .compute_type = DefaultType(rpc)};
-  if (spec.compute_type() != v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
-    subject.key->compute_type =
-        spec.compute_type() == v1::COMPUTE_TYPE_CHOICE_F32 ? ComputeType::kF32 : ComputeType::kBF16;
-  }
+  subject.key = ModelKey{.model = record->model,
+                         .compute_type = ComputeTypeOf(spec.compute_type(), DefaultType(rpc))};
   if (IsTerminal(record->state)) {
     subject.ended =
         absl::StrCat("job ", JobName(id), " has ended; its report tells what was predicted of it");

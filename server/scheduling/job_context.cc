@@ -9,18 +9,32 @@ namespace {
 
 constexpr int32_t kDefaultMaxAttempts = 3;
 
+}  // namespace
+
 ComputeType ComputeTypeOf(v1::ComputeTypeChoice choice, ComputeType default_type) {
   switch (choice) {
     case v1::COMPUTE_TYPE_CHOICE_F32:
       return ComputeType::kF32;
     case v1::COMPUTE_TYPE_CHOICE_BF16:
       return ComputeType::kBF16;
+    case v1::COMPUTE_TYPE_CHOICE_INT8:
+      return ComputeType::kInt8;
     default:
       return default_type;
   }
 }
 
-}  // namespace
+v1::ComputeTypeChoice ChoiceOf(ComputeType type) {
+  switch (type) {
+    case ComputeType::kF32:
+      return v1::COMPUTE_TYPE_CHOICE_F32;
+    case ComputeType::kBF16:
+      return v1::COMPUTE_TYPE_CHOICE_BF16;
+    case ComputeType::kInt8:
+      return v1::COMPUTE_TYPE_CHOICE_INT8;
+  }
+  return v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED;
+}
 
 JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_directory,
                              ComputeType default_compute_type) {

@@ -47,6 +47,10 @@ struct JobContext {
 // may be gone from the store before the last of them is dropped.
 using JobContextPtr = std::shared_ptr<const JobContext>;
 
+// What a spec asks for; UNSPECIFIED is the default.
+ComputeType ComputeTypeOf(v1::ComputeTypeChoice choice, ComputeType default_type);
+v1::ComputeTypeChoice ChoiceOf(ComputeType type);
+
 JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_directory,
                              ComputeType default_compute_type);
 

@@ -1,7 +1,7 @@
 // Tokens per second of the engine over one job of equal rows: prompt and new tokens over the time
 // from the first admission to the last result.
 //
-// Usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS bf16|f32]]
+// Usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS f32|bf16|int8]]
 // PACK is the quickstart's unless given.
 #include <cstdint>
 #include <random>
@@ -26,7 +26,7 @@ struct Workload {
   int64_t prompt_tokens = 512;
   int64_t new_tokens = 64;
   int64_t threads = 0;  // 0: one a core
-  std::string compute_type = "bf16";
+  ComputeType compute_type = ComputeType::kBF16;
 };
 
 // Prompts of random ids: no two share a prefix.
@@ -48,7 +48,7 @@ std::vector<EngineRequest> MakeRequests(const Workload& workload, int64_t vocabu
 absl::Status Measure(const Workload& workload) {
   EngineOptions options;
   options.pack_path = workload.pack;
-  options.compute_type = workload.compute_type == "f32" ? ComputeType::kF32 : ComputeType::kBF16;
+  options.compute_type = workload.compute_type;
   options.num_threads = static_cast<int>(workload.threads);
   ASSIGN_OR_RETURN(auto engine, Engine::Create(options));
   ASSIGN_OR_RETURN(const JobTime time,
@@ -67,10 +67,14 @@ bool ReadArguments(int argc, char** argv, Workload& workload) {
   if (argc <= 2) {
     return true;
   }
-  if (argc == 7) {
-    workload.compute_type = argv[6];
+  bool is_type = false;
+  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
+    if (argc == 7 && argv[6] == std::string(ComputeTypeName(type))) {
+      workload.compute_type = type;
+      is_type = true;
+    }
   }
-  return argc == 7 && absl::SimpleAtoi(argv[2], &workload.rows) &&
+  return is_type && absl::SimpleAtoi(argv[2], &workload.rows) &&
          absl::SimpleAtoi(argv[3], &workload.prompt_tokens) &&
          absl::SimpleAtoi(argv[4], &workload.new_tokens) &&
          absl::SimpleAtoi(argv[5], &workload.threads);
@@ -83,6 +87,6 @@ int main(int argc, char** argv) {
   nightshift::Workload workload;
   return nightshift::RunBenchMain(
       nightshift::ReadArguments(argc, argv, workload),
-      "engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS bf16|f32]]",
+      "engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS f32|bf16|int8]]",
       [&] { return nightshift::Measure(workload); });
 }

@@ -55,9 +55,31 @@ def norms_of_1b():
         yield f"blk.{layer}.ffn_norm.weight"
 
 
-def make_1b(tokenizer_gguf):
+def random_bf16(random, count):
+    bits = random.integers(0, 1 << 16, count, dtype="uint16")
+    # Sign and fraction are random; 2^-6 as exponent keeps the activations near 1.
+    return (bits & 0x807F | 0x3C80).view("uint8")
+
+
+def random_blocks(code_bytes, scale):
+    """Of 32 elements: a half as scale, then random codes."""
+    def make(random, count):
+        import numpy
+
+        blocks = random.integers(0, 256, (count // 32, 2 + code_bytes), dtype="uint8")
+        blocks[:, :2] = numpy.array([scale], "<f2").view("uint8")
+        return blocks.reshape(-1)
+    return make
+
+
+# Bytes of 32 elements, and what makes them, by the name of GGUF's type.
+KINDS_OF_1B = {"BF16": (64, random_bf16), "Q4_0": (18, random_blocks(16, 0.0034)),
+               "Q8_0": (34, random_blocks(32, 0.00021))}
+
+
+def make_1b(tokenizer_gguf, kind="BF16"):
     """Returns the 1 B model, made if it is not in the cache. Its tokenizer is SmolLM2's."""
-    path = CACHE / "random-1b-bf16.gguf"
+    path = CACHE / f"random-1b-{kind.lower()}.gguf"
     if path.exists():
         return path
     import gguf
@@ -81,10 +103,11 @@ def make_1b(tokenizer_gguf):
             kinds = field.types
             writer.add_key_value(field.name, field.contents(), kinds[0],
                                  sub_type=kinds[1] if len(kinds) > 1 else None)
-    bf16 = gguf.GGMLQuantizationType.BF16
+    block_bytes, random_bytes = KINDS_OF_1B[kind]
     for name, (rows, columns) in tensors_of_1b():
-        writer.add_tensor_info(name, (rows, 2 * columns), numpy.dtype("uint8"), 2 * rows * columns,
-                               raw_dtype=bf16)
+        row_bytes = columns // 32 * block_bytes
+        writer.add_tensor_info(name, (rows, row_bytes), numpy.dtype("uint8"), rows * row_bytes,
+                               raw_dtype=gguf.GGMLQuantizationType[kind])
     for name in norms_of_1b():
         writer.add_tensor_info(name, (WIDTH,), numpy.dtype("float32"), 4 * WIDTH)
     writer.write_header_to_file()
@@ -92,9 +115,7 @@ def make_1b(tokenizer_gguf):
     writer.write_ti_data_to_file()
     random = numpy.random.default_rng(1)
     for _, (rows, columns) in tensors_of_1b():
-        bits = random.integers(0, 1 << 16, rows * columns, dtype=numpy.uint16)
-        # Sign and fraction are random; 2^-6 as exponent keeps the activations near 1.
-        writer.write_tensor_data((bits & 0x807F | 0x3C80).view(numpy.uint8))
+        writer.write_tensor_data(random_bytes(random, rows * columns))
     for _ in norms_of_1b():
         writer.write_tensor_data(numpy.ones(WIDTH, numpy.float32))
     writer.close()

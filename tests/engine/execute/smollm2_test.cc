@@ -276,6 +276,16 @@ TEST(SmolLm2Test, PackedKeysAndValuesPredictTextsNearlyAsWell) {
   EXPECT_NEAR(perplexities["int4"], perplexities["plain"], perplexities["plain"] * 0.05);
 }
 
+TEST(SmolLm2Test, InputsOfEightBitsPredictTextsNearlyAsWell) {
+  const std::unique_ptr<LocalEngine> bf16 = SmolLm2Engine(ComputeType::kBF16, 512);
+  const std::unique_ptr<LocalEngine> int8 = SmolLm2Engine(ComputeType::kInt8, 512);
+  ASSERT_NE(bf16, nullptr);
+  ASSERT_NE(int8, nullptr);
+  EXPECT_EQ(int8->info().numeric_mode, "int8/device");
+  const double perplexity = Perplexity(*bf16);
+  EXPECT_NEAR(Perplexity(*int8), perplexity, perplexity * 0.01);
+}
+
 // The least budget holds 512 of the model's 8192 context tokens.
 TEST(SmolLm2Test, ARequestThatCannotFitAloneIsRefusedWithNumbers) {
   const absl::StatusOr<std::string> pack = SmolLm2Pack();
@@ -308,7 +318,8 @@ TEST(SmolLm2Test, SameBitsAloneAndInABlock) {
     request.sampling.top_logprobs = 3;
     requests.push_back(request);
   }
-  for (const ComputeType compute_type : {ComputeType::kF32, ComputeType::kBF16}) {
+  for (const ComputeType compute_type :
+       {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
     const std::unique_ptr<LocalEngine> whole = SmolLm2Engine(compute_type);
     ASSERT_NE(whole, nullptr);
     const Outcomes alone = RunToEnd(*whole, requests, {.block = 1}).outcomes;

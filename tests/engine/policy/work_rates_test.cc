@@ -65,6 +65,21 @@ TEST(WorkRatesTest, AnotherComputeTypeIsTheLastThatAMatmulIsTakenFrom) {
   EXPECT_NEAR(1e12 / rates.MatmulSeconds(DType::kBF16, 4096, 1e12, 8.0), 2e11, 1.0);
 }
 
+TEST(WorkRatesTest, ProductsOfBytesAreOfGroupsAlone) {
+  HardwareProfile profile =
+      WithMatmuls({{.compute = ComputeType::kF32, .weights = DType::kU4G64, .flops = Always(1e11)},
+                   {.weights = DType::kBF16, .flops = Always(4e11)},
+                   {.weights = DType::kU4G64, .flops = Always(3e11)}});
+  const auto rate_of = [&](DType dtype) {
+    return 1e12 / WorkRates(profile, ComputeType::kInt8).MatmulSeconds(dtype, 4096, 1e12, 8.0);
+  };
+  EXPECT_NEAR(rate_of(DType::kU4G64), 3e11, 1.0) << "of floats, where bytes were not measured";
+  profile.device.matmul.push_back(
+      {.compute = ComputeType::kInt8, .weights = DType::kU4G64, .flops = Always(6e11)});
+  EXPECT_NEAR(rate_of(DType::kU4G64), 6e11, 1.0);
+  EXPECT_NEAR(rate_of(DType::kBF16), 4e11, 1.0);
+}
+
 TEST(WorkRatesTest, GroupsAreTakenFromGroupsOfAsManyBitsBeforeFloats) {
   const HardwareProfile profile = WithMatmuls({{.weights = DType::kBF16, .flops = Always(4e11)},
                                                {.weights = DType::kU4G64, .flops = Always(3e11)},
