@@ -78,7 +78,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   }
   if (S_ISDIR(info.st_mode)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("open ", name, ": is a folder, not a JSONL file"));
+        absl::StrCat("open ", name, ": is a folder, not a file"));
   }
   if (!S_ISREG(info.st_mode)) {
     ASSIGN_OR_RETURN(source, CopyToUnnamedFile(source.get(), name));
@@ -106,7 +106,7 @@ absl::Status InputFile::Measure() {
   }
   if (size_bytes_ == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("read ", name_, ": is empty, expected one JSON request a line"));
+        absl::StrCat("read ", name_, ": is empty"));
   }
   sha256_ = sum.Finish();
   return absl::OkStatus();
