@@ -475,27 +475,18 @@ void Declare(CLI::App& app, Values& values) {
 }
 
 Command CommandOf(const std::string& name) {
-  static const std::map<std::string, Command> kCommands = {{"run", Command::kRun},
-                                                           {"evaluate", Command::kEvaluate},
-                                                           {"submit", Command::kSubmit},
-                                                           {"status", Command::kStatus},
-                                                           {"list", Command::kList},
-                                                           {"wait", Command::kWait},
-                                                           {"results", Command::kResults},
-                                                           {"cancel", Command::kCancel},
-                                                           {"models", Command::kModels},
-                                                           {"pause", Command::kPause},
-                                                           {"resume", Command::kResume},
-                                                           {"retry", Command::kRetry},
-                                                           {"delete", Command::kDelete},
-                                                           {"health", Command::kHealth},
-                                                           {"server", Command::kServerInfo},
-                                                           {"policy", Command::kPolicyShow},
-                                                           {"bench", Command::kDaemonTool},
-                                                           {"calibrate", Command::kDaemonTool},
-                                                           {"import", Command::kDaemonTool},
-                                                           {"model", Command::kDaemonTool},
-                                                           {"plan", Command::kDaemonTool}};
+  static const std::map<std::string, Command> kCommands = {
+      {"run", Command::kRun},           {"evaluate", Command::kEvaluate},
+      {"submit", Command::kSubmit},     {"status", Command::kStatus},
+      {"list", Command::kList},         {"wait", Command::kWait},
+      {"results", Command::kResults},   {"cancel", Command::kCancel},
+      {"models", Command::kModels},     {"pause", Command::kPause},
+      {"resume", Command::kResume},     {"retry", Command::kRetry},
+      {"delete", Command::kDelete},     {"health", Command::kHealth},
+      {"server", Command::kServerInfo}, {"policy", Command::kPolicyShow},
+      {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
+      {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
+      {"plan", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 
@@ -644,8 +635,7 @@ std::string EvaluateContradiction(const CommandLine& line) {
     return absl::StrCat("--stride ", line.windows.stride_words, " must be below --window ",
                         line.windows.window_words, ": something comes before what is scored");
   }
-  if (line.against.empty() &&
-      line.against_compute_type != v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
+  if (line.against.empty() && line.against_compute_type != v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
     return "--against-compute-type needs --against";
   }
   return "";

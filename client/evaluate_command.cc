@@ -58,10 +58,9 @@ class Evaluation {
         return code;
       }
     }
-    const ExitCode code = Score({.option = "MODEL",
-                                 .model = line_.model,
-                                 .compute_type = line_.spec.compute_type()},
-                                report_.model);
+    const ExitCode code =
+        Score({.option = "MODEL", .model = line_.model, .compute_type = line_.spec.compute_type()},
+              report_.model);
     return code == ExitCode::kOk ? Conclude() : code;
   }
 
@@ -110,8 +109,8 @@ class Evaluation {
     }
     absl::StatusOr<EvaluationItem> item = NextWordItem(document);
     if (!item.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("read ", line_.input, ": document ", number,
-                                                     " ", item.status().message()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("read ", line_.input, ": document ", number, " ", item.status().message()));
     }
     items_.push_back(*std::move(item));
     return absl::OkStatus();
@@ -145,7 +144,7 @@ class Evaluation {
     CommandLine line = line_;
     line.model = configuration.model;
     line.spec.set_compute_type(configuration.compute_type);
-    line.spec.mutable_sampling()->set_max_output_tokens(0);  // for who plans; choices generate nothing
+    line.spec.mutable_sampling()->set_max_output_tokens(0);  // for whoever plans the job
     (*line.spec.mutable_labels())["evaluate"] =
         line.task == EvaluationTask::kNextWord ? "next-word" : "perplexity";
     Session session(line, console_);
@@ -160,7 +159,8 @@ class Evaluation {
       code = session.Fail(why);
     }
     if (!why.ok() && !job.name().empty() && !session.is_private()) {
-      console_.Note(absl::StrCat("detached from ", job.name(), "; the same command goes on with it"));
+      console_.Note(
+          absl::StrCat("detached from ", job.name(), "; the same command goes on with it"));
     }
     session.StopPrivateDaemon(/*remove_state=*/true);
     return code;
@@ -192,10 +192,8 @@ class Evaluation {
       return absl::OkStatus();
     };
     listener.on_idle = [&] { display.Tick(); };
-    const ResultStreamOptions options = {.name = job.name(),
-                                         .after_seq = 0,
-                                         .follow = true,
-                                         .order = v1::RESULT_ORDER_INPUT};
+    const ResultStreamOptions options = {
+        .name = job.name(), .after_seq = 0, .follow = true, .order = v1::RESULT_ORDER_INPUT};
     ASSIGN_OR_RETURN(const ResultStreamEnd end, session.client().StreamResults(options, listener));
     if (end.state != v1::JOB_STATE_SUCCEEDED) {
       return absl::AbortedError(absl::StrCat("evaluate ", configuration.model, ": ", job.name(),
@@ -229,8 +227,8 @@ class Evaluation {
     RETURN_IF_ERROR(TakeScore(item, result.completion(), report_.model));
     if (reference.has_value()) {
       RETURN_IF_ERROR(TakeScore(item, reference->completion(), *report_.reference));
-      AddDivergence(reference->completion().choice_scores(0),
-                    result.completion().choice_scores(0), report_.divergence);
+      AddDivergence(reference->completion().choice_scores(0), result.completion().choice_scores(0),
+                    report_.divergence);
     }
     return absl::OkStatus();
   }
@@ -245,8 +243,9 @@ class Evaluation {
   static absl::Status TakeScore(const EvaluationItem& item, const v1::Completion& completion,
                                 EvaluatedModel& target) {
     if (completion.choice_scores_size() != 1) {
-      return absl::InternalError("read results: a row has no score; is the daemon of the same "
-                                 "version? 'nightshift server info' says");
+      return absl::InternalError(
+          "read results: a row has no score; is the daemon of the same "
+          "version? 'nightshift server info' says");
     }
     target.model_digest = completion.model_digest();
     target.numeric_mode = completion.numeric_mode();

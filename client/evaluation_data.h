@@ -38,7 +38,8 @@ absl::StatusOr<std::vector<std::string>> ReadDocuments(const std::string& name,
                                                        absl::string_view content,
                                                        EvaluationTask task);
 
-// The last word behind the words before it. INVALID_ARGUMENT for a document of fewer than two words.
+// The last word behind the words before it. INVALID_ARGUMENT for a document of fewer than two
+// words.
 absl::StatusOr<EvaluationItem> NextWordItem(absl::string_view document);
 
 // Each word of the document but the first is scored once, behind as many of the words before it as

@@ -75,8 +75,7 @@ double Measure::bits_per_byte() const {
 
 void AddScore(const EvaluationItem& item, const v1::ChoiceScore& score, Measure& measure) {
   ++measure.items;
-  measure.correct +=
-      std::all_of(score.logprobs().begin(), score.logprobs().end(), IsBest) ? 1 : 0;
+  measure.correct += std::all_of(score.logprobs().begin(), score.logprobs().end(), IsBest) ? 1 : 0;
   measure.tokens += score.token_ids_size();
   measure.words += item.words;
   measure.bytes += static_cast<int64_t>(item.text.size());

@@ -29,10 +29,10 @@ void AddScore(const EvaluationItem& item, const v1::ChoiceScore& score, Measure&
 // Of two models on the same rows.
 struct Divergence {
   int64_t tokens = 0;
-  double kl = 0;    // the sum of what tokens add, in nats
-  double rest = 0;  // the sum of the reference's probability that was compared in one piece
-  int64_t agreeing = 0;        // tokens for which both models' best one is the same
-  int64_t unlike_items = 0;    // that the two tokenize differently: they are not compared
+  double kl = 0;         // the sum of what tokens add, in nats
+  double rest = 0;       // the sum of the reference's probability that was compared in one piece
+  int64_t agreeing = 0;  // tokens for which both models' best one is the same
+  int64_t unlike_items = 0;  // that the two tokenize differently: they are not compared
 };
 
 // Compares the distributions behind each token's predecessors. Of each the k best tokens and the

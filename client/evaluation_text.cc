@@ -49,9 +49,10 @@ void AddDivergenceText(const Divergence& divergence, std::string& text) {
                              100 * PerToken(static_cast<double>(divergence.agreeing), divergence)));
   }
   if (divergence.unlike_items > 0) {
-    AddField(text, "not alike", absl::StrCat(GroupedNumber(divergence.unlike_items),
-                                             " rows have other tokens for the other model: not "
-                                             "compared"));
+    AddField(text, "not alike",
+             absl::StrCat(GroupedNumber(divergence.unlike_items),
+                          " rows have other tokens for the other model: not "
+                          "compared"));
   }
 }
 

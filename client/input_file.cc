@@ -77,8 +77,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
     return Unreadable("open", name);
   }
   if (S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("open ", name, ": is a folder, not a file"));
+    return absl::InvalidArgumentError(absl::StrCat("open ", name, ": is a folder, not a file"));
   }
   if (!S_ISREG(info.st_mode)) {
     ASSIGN_OR_RETURN(source, CopyToUnnamedFile(source.get(), name));
@@ -105,8 +104,7 @@ absl::Status InputFile::Measure() {
     size_bytes_ += static_cast<int64_t>(bytes.size());
   }
   if (size_bytes_ == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("read ", name_, ": is empty"));
+    return absl::InvalidArgumentError(absl::StrCat("read ", name_, ": is empty"));
   }
   sha256_ = sum.Finish();
   return absl::OkStatus();

@@ -20,11 +20,11 @@ std::string StepOfUnavailable(const std::string& reason, const CommandLine& line
   if (reason != "NOT_LISTENING") {
     return "see the daemon's log, then run the same command again";
   }
-  return absl::StrCat(
-      "start one with 'nightshiftd --models DIR', name another with --address",
-      line.command == Command::kRun        ? ", or give --model PACK to run without one"
-      : line.command == Command::kEvaluate ? ", or name a PACK by its path to do without one"
-                                           : "");
+  return absl::StrCat("start one with 'nightshiftd --models DIR', name another with --address",
+                      line.command == Command::kRun ? ", or give --model PACK to run without one"
+                      : line.command == Command::kEvaluate
+                          ? ", or name a PACK by its path to do without one"
+                          : "");
 }
 
 std::string StepOfNotFound(const std::string& reason) {

@@ -373,8 +373,8 @@ absl::Status LocalEngine::CheckRoom(const EngineRequest& request) const {
 
 bool LocalEngine::IsWhole(const EngineRequest& request) const {
   // Beside all others' decode tokens there is room for it in some sweep.
-  const int64_t most = std::min(LongestSpan(options_),
-                                options_.max_sweep_tokens - options_.max_block_requests + 1);
+  const int64_t most =
+      std::min(LongestSpan(options_), options_.max_sweep_tokens - options_.max_block_requests + 1);
   return request.sampling.max_output_tokens == 0 && request.synthetic_context == 0 &&
          !TakesShared(request.sampling) && plan_.executor.kv.pages_per_slot == 0 &&
          static_cast<int64_t>(request.prompt.size()) <= most;
@@ -382,23 +382,21 @@ bool LocalEngine::IsWhole(const EngineRequest& request) const {
 
 int64_t LocalEngine::MostPages(const EngineRequest& request) const {
   const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  return IsWhole(request)
-             ? PageTable::OneLayerPages(prompt_tokens, cache_->layers())
-             : info_.kv_needs.Most(prompt_tokens +
-                                   OutputTokensLimit(prompt_tokens, request.sampling));
+  return IsWhole(request) ? PageTable::OneLayerPages(prompt_tokens, cache_->layers())
+                          : info_.kv_needs.Most(prompt_tokens +
+                                                OutputTokensLimit(prompt_tokens, request.sampling));
 }
 
 int64_t LocalEngine::PagesToCommit(const EngineRequest& request) const {
   if (IsWhole(request)) {
     return MostPages(request);
   }
-  const int64_t shared = TakesShared(request.sampling)
-                             ? prefixes_->SharedStretches(Shareable(request))
-                             : 0;
+  const int64_t shared =
+      TakesShared(request.sampling) ? prefixes_->SharedStretches(Shareable(request)) : 0;
   const int64_t known = static_cast<int64_t>(request.prompt.size() + request.generated.size());
-  const int64_t limit = static_cast<int64_t>(request.prompt.size()) +
-                        OutputTokensLimit(static_cast<int64_t>(request.prompt.size()),
-                                          request.sampling);
+  const int64_t limit =
+      static_cast<int64_t>(request.prompt.size()) +
+      OutputTokensLimit(static_cast<int64_t>(request.prompt.size()), request.sampling);
   return info_.kv_needs.ToCommit(known, limit - known, shared);
 }
 

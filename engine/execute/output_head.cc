@@ -258,8 +258,7 @@ void OutputHead::ForEachChunk(Look look, const UseChunk& use) {
 MatrixView OutputHead::FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,
                                   std::span<float> scratch, std::span<float>& rest) {
   Scratch memory(scratch);
-  MatrixView finished =
-      memory.Take(static_cast<int64_t>(rows.size()), config_.embedding_width);
+  MatrixView finished = memory.Take(static_cast<int64_t>(rows.size()), config_.embedding_width);
   rest = memory.rest();
   for (const Group& group : GroupsOf(finished.rows)) {
     MatrixView gathered = Scratch(rest).Take(group.rows, config_.model_width);

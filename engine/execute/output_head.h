@@ -74,13 +74,12 @@ class OutputHead {
   absl::Status SampleRows(const GatherHidden& gather, std::span<const HeadRow> rows, Look look,
                           std::span<float> scratch, std::vector<TokenLogprob>& results);
   // Folds all logits of `finished`, cut into groups, into the questions' states.
-  void Ask(MatrixView finished, Look look, std::span<float> scratch,
-           std::span<Questions> groups);
+  void Ask(MatrixView finished, Look look, std::span<float> scratch, std::span<Questions> groups);
   absl::StatusOr<TokenLogprob> Answer(const HeadRow& row, size_t index, MatrixView group,
                                       std::span<float> scratch, Questions& questions);
   // Draws the token of row `index` of the group, whose finished rows are given.
-  Candidate DrawToken(const HeadRow& row, size_t index, MatrixView group,
-                      std::span<float> scratch, Questions& questions);
+  Candidate DrawToken(const HeadRow& row, size_t index, MatrixView group, std::span<float> scratch,
+                      Questions& questions);
   // The rows ready for the head, in the front of scratch; `rest` is what is left of it.
   MatrixView FinishRows(const GatherHidden& gather, std::span<const int64_t> rows,
                         std::span<float> scratch, std::span<float>& rest);

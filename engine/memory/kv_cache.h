@@ -188,7 +188,7 @@ class PageTable {
   absl::Status CheckFree(int64_t positions, int64_t asked) const;
 
   KvCache* cache_;
-  bool one_layer_ = false;  // what ids_[0] then has is of whatever layer is computed
+  bool one_layer_ = false;       // what ids_[0] then has is of whatever layer is computed
   std::optional<Tier> home_;     // chosen when the first page is taken
   std::vector<int32_t> ids_[2];  // [stretches][ids of a stretch], of full and of sliding layers
   int64_t num_stretches_ = 0;

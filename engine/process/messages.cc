@@ -126,10 +126,10 @@ void WalkFields(Wire& wire, T& value) {
 
 template <typename Wire, Fields<SamplingParams> T>
 void WalkFields(Wire& wire, T& value) {
-  auto& [max_output_tokens, min_output_tokens, temperature, top_p, top_k, min_p,
-         repetition_penalty, presence_penalty, frequency_penalty, logit_bias, bad_words, ignore_eos,
-         seed, request_key, choice, stop, stop_tokens, top_logprobs, want_logprobs, prompt_logprobs,
-         scored_from, last_token_rivals] = value;
+  auto& [max_output_tokens, min_output_tokens, temperature, top_p, top_k, min_p, repetition_penalty,
+         presence_penalty, frequency_penalty, logit_bias, bad_words, ignore_eos, seed, request_key,
+         choice, stop, stop_tokens, top_logprobs, want_logprobs, prompt_logprobs, scored_from,
+         last_token_rivals] = value;
   wire(max_output_tokens, min_output_tokens, temperature, top_p, top_k, min_p, repetition_penalty,
        presence_penalty, frequency_penalty, logit_bias, bad_words, ignore_eos, seed, request_key,
        choice, stop, stop_tokens, top_logprobs, want_logprobs, prompt_logprobs, scored_from,

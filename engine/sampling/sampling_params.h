@@ -52,8 +52,8 @@ struct SamplingParams {
   std::optional<int32_t> prompt_logprobs;
   // The first of those tokens: what lies before it may be taken from other requests. 0: all.
   int64_t scored_from = 0;
-  // With prompt_logprobs: tokens that are reported as well as if they stood in place of the prompt's
-  // last one.
+  // With prompt_logprobs: tokens that are reported as well as if they stood in place of the
+  // prompt's last one.
   std::vector<int32_t> last_token_rivals;
 
   // INVALID_ARGUMENT naming the field, its value and its range; NaN and infinity included.

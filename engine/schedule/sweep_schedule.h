@@ -78,9 +78,10 @@ struct SweepSchedule {
 
 // Schedules one sweep over `held`, which is in order of admission. Spans of one token have their
 // place first (so that no prompt delays a decoding request), then prompts in order of admission as
-// far as the token budget goes, past those that must be whole and have no room; in rows they lie in this order, or spread among each other where
-// keys and values pass through staging memory. When the pages that the spans need are not free, the
-// youngest requests are evicted until they are; the oldest one alone must fit.
+// far as the token budget goes, past those that must be whole and have no room; in rows they lie in
+// this order, or spread among each other where keys and values pass through staging memory. When
+// the pages that the spans need are not free, the youngest requests are evicted until they are; the
+// oldest one alone must fit.
 SweepSchedule ScheduleSweep(std::span<const HeldRequest> held, const SweepLimits& limits);
 
 }  // namespace nightshift

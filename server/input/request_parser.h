@@ -2,7 +2,8 @@
 //
 // A JSONL row is either a line of OpenAI's batch format, {"custom_id", "method", "url", "body"} for
 // /v1/chat/completions or /v1/completions, or plain: {"id"?, "prompt" | "messages", "max_tokens"? |
-// "choices"?, ...} with the same option names as the bodies. A proto row is one serialised InferenceRequest.
+// "choices"?, ...} with the same option names as the bodies. A proto row is one serialised
+// InferenceRequest.
 #pragma once
 
 #include <cstdint>

@@ -128,7 +128,8 @@ void Block::RestoreProgress(const std::string& stored, BlockRow& row) const {
   const EngineInfo& info = session_.engine->info();
   const auto has_ended = [](const ChoiceProgress& choice) { return choice.end.has_value(); };
   if (!progress.ok() || progress->model_digest != info.model_digest ||
-      progress->numeric_mode != info.numeric_mode || progress->has_logprobs != row.keeps_logprobs() ||
+      progress->numeric_mode != info.numeric_mode ||
+      progress->has_logprobs != row.keeps_logprobs() ||
       progress->choices.size() != row.choices.size() ||
       std::all_of(progress->choices.begin(), progress->choices.end(), has_ended)) {
     LOG(WARNING) << "progress_dropped job=" << row.job->job_id << " index=" << row.header.index;
@@ -421,10 +422,8 @@ void Block::TakeScores(std::vector<TokenLogprob> tokens, size_t speaker, BlockRo
     if (SpeakerOf(row, i) == speaker) {
       CHECK_LT(next, tokens.size());
       row.choices[i].generated = {std::move(tokens[next++])};
-      row.choices[i].end = ChoiceEnd{.finish_reason = FinishReason::kLength,
-                                     .stop_reason = {},
-                                     .text = {},
-                                     .kept_tokens = 1};
+      row.choices[i].end = ChoiceEnd{
+          .finish_reason = FinishReason::kLength, .stop_reason = {}, .text = {}, .kept_tokens = 1};
     }
   }
   tokens.resize(own);
@@ -435,8 +434,8 @@ FinishedRow Block::Complete(BlockRow row) const {
   const EngineInfo& info = session_.engine->info();
   CompletionOutcome outcome;
   for (size_t i = 0; i < row.scored.size(); ++i) {
-    outcome.scored.push_back({.text = std::move(row.scored[i].text),
-                              .kept = std::move(row.choices[i].generated)});
+    outcome.scored.push_back(
+        {.text = std::move(row.scored[i].text), .kept = std::move(row.choices[i].generated)});
   }
   for (size_t i = 0; i < row.choices.size() && row.scored.empty(); ++i) {
     ChoiceProgress& choice = row.choices[i];

@@ -279,9 +279,9 @@ absl::Status PrepareScored(const RowTask& task, const v1::InferenceRequest& row,
     }
     const int64_t count = static_cast<int64_t>(tokens.size());
     if (count > text.context_tokens) {
-      return TooLong(absl::StrCat("the prompt and choices[", whole.size() - 1, "] have ", count,
-                                  " tokens"),
-                     count, text);
+      return TooLong(
+          absl::StrCat("the prompt and choices[", whole.size() - 1, "] have ", count, " tokens"),
+          count, text);
     }
     RETURN_IF_ERROR(CheckTokens(tokens, 0, text));
   }

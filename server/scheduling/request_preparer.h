@@ -40,7 +40,7 @@ struct PreparedRow {
   ResultHeader header;
   EngineRequest request;  // without id and what was generated before; of the first choice
   int32_t num_choices = 1;
-  std::vector<ScoredContinuation> scored;  // one a choice, or none: choices are completions
+  std::vector<ScoredContinuation> scored;    // one a choice, or none: choices are completions
   std::optional<std::string> echoed_prompt;  // text that the result begins with
   // OK, or the row's error: INVALID_ARGUMENT for rows that can never run, DATA_LOSS for input that
   // is gone or damaged. UNAVAILABLE is none: input that cannot be read at present.

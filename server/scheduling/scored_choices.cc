@@ -34,9 +34,9 @@ absl::StatusOr<CommonPrompt> SplitChoices(std::vector<int32_t> prompt,
                                           std::vector<std::vector<int32_t>> whole) {
   size_t common = prompt.size();
   for (const std::vector<int32_t>& tokens : whole) {
-    const auto [end, other] = std::mismatch(
-        prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(common), tokens.begin(),
-        tokens.end());
+    const auto [end, other] =
+        std::mismatch(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(common),
+                      tokens.begin(), tokens.end());
     common = static_cast<size_t>(end - prompt.begin());
   }
   if (common == 0) {

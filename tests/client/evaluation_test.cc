@@ -29,8 +29,7 @@ std::string Refusal(const std::string& name, const std::string& content, Evaluat
 
 TEST(EvaluationDataTest, AFileIsOneDocumentOrOneALine) {
   const std::string text = "one two\n\n three\n";
-  EXPECT_EQ(Documents("a.txt", text, EvaluationTask::kPerplexity),
-            std::vector<std::string>{text});
+  EXPECT_EQ(Documents("a.txt", text, EvaluationTask::kPerplexity), std::vector<std::string>{text});
   EXPECT_EQ(Documents("a.txt", text, EvaluationTask::kNextWord),
             (std::vector<std::string>{"one two", " three"}));
   EXPECT_EQ(Documents("a.jsonl", "{\"text\": \"x\\ny\", \"id\": 1}\n\n{\"text\": \"z\"}",
@@ -74,8 +73,7 @@ TEST(EvaluationDataTest, EachWordButTheFirstIsScoredOnceBehindItsWindow) {
       text += std::string(static_cast<size_t>(draw(1, 4)), 'w');
     }
     const int64_t window = draw(2, 60);
-    const EvaluationWindows windows = {.window_words = window,
-                                       .stride_words = draw(1, window - 1)};
+    const EvaluationWindows windows = {.window_words = window, .stride_words = draw(1, window - 1)};
     std::string joined = text.substr(0, text.find_first_of(" \n"));
     int64_t scored = 0;
     for (const EvaluationItem& item : PerplexityItems(text, windows)) {
@@ -131,8 +129,8 @@ v1::ChoiceScore Score(const std::vector<std::vector<double>>& distributions,
 
 TEST(EvaluationMeasureTest, CountsWordsWhoseTokensAreAllTheBest) {
   Measure measure;
-  AddScore({.prompt = "", .text = " ab", .words = 1},
-           Score({{0.5, 0.5}, {0.25, 0.75}}, {0, 1}, 1), measure);
+  AddScore({.prompt = "", .text = " ab", .words = 1}, Score({{0.5, 0.5}, {0.25, 0.75}}, {0, 1}, 1),
+           measure);
   AddScore({.prompt = "", .text = " cdef", .words = 1}, Score({{0.25, 0.75}}, {0}, 1), measure);
   EXPECT_EQ(measure.accuracy(), 0.5);
   EXPECT_NEAR(measure.perplexity(), std::pow(0.5 * 0.75 * 0.25, -1.0 / 3), 1e-6);
@@ -157,7 +155,8 @@ TEST(EvaluationMeasureTest, TheDivergenceIsALowerBoundThatGrowsWithWhatIsKnown) 
     std::vector<double> p(40);
     double sum = 0;
     for (size_t i = 0; i < p.size(); ++i) {
-      p[i] = std::exp((near.empty() ? 0 : std::log(near[i])) + (near.empty() ? 1 : 0.2) * draw(random));
+      p[i] = std::exp((near.empty() ? 0 : std::log(near[i])) +
+                      (near.empty() ? 1 : 0.2) * draw(random));
       sum += p[i];
     }
     for (double& value : p) {
@@ -203,12 +202,12 @@ TEST(EvaluationTextTest, TellsBothModelsAndHowFarTheyAre) {
   report.data = "words.jsonl";
   report.rows = 3;
   report.failed_rows = 1;
-  report.model = {.model = "small",
-                  .model_digest = "aa",
-                  .numeric_mode = "bf16/device",
-                  .job = "jobs/x",
-                  .measure = {.items = 2, .correct = 1, .tokens = 4, .words = 2, .bytes = 9,
-                              .logprob = -8}};
+  report.model = {
+      .model = "small",
+      .model_digest = "aa",
+      .numeric_mode = "bf16/device",
+      .job = "jobs/x",
+      .measure = {.items = 2, .correct = 1, .tokens = 4, .words = 2, .bytes = 9, .logprob = -8}};
   report.reference = report.model;
   report.reference->model = "large";
   report.divergence = {.tokens = 4, .kl = 1, .rest = 0.5, .agreeing = 3, .unlike_items = 1};

@@ -305,8 +305,8 @@ TEST(ScoredChoicesTest, OneRequestTellsOfAllTokensThatMayComeNext) {
 TEST(ScoredChoicesTest, ComputeTheirPromptOnceAndNoRowThatNobodyAsksFor) {
   const nlohmann::json cases = GoldenCases(std::string(TEST_DATA_DIR) + "/choices/llama.json");
   const nlohmann::json one = nlohmann::json::array({cases.back()});  // 150 tokens, six choices
-  const RunReport report = RunToEnd(*Create(TinyOptions("llama", ComputeType::kF32)),
-                                    ScoredChoices(one, false), {});
+  const RunReport report =
+      RunToEnd(*Create(TinyOptions("llama", ComputeType::kF32)), ScoredChoices(one, false), {});
   EXPECT_EQ(report.shared_tokens, 5 * 128);
   // 22 rows each behind the shared pages for the first of a choice's tokens, one for each more.
   EXPECT_EQ(report.prompt_tokens, 128 + 6 * 22 + 0 + 0 + 1 + 4 + 39 + 0);

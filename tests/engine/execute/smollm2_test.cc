@@ -242,9 +242,9 @@ double Perplexity(LocalEngine& engine) {
   return std::exp(-sum / tokens);
 }
 
-// Weights that lost bits already, on another grid: 8 bits change next to nothing. 4 bits in groups of
-// 64 cost so small a model far more than FlexGen's models: in numpy, with another quantiser of the
-// same format, 38.7 %, and values moved at random by as much cost 31 % (check_int4_loss.py).
+// Weights that lost bits already, on another grid: 8 bits change next to nothing. 4 bits in groups
+// of 64 cost so small a model far more than FlexGen's models: in numpy, with another quantiser of
+// the same format, 38.7 %, and values moved at random by as much cost 31 % (check_int4_loss.py).
 constexpr double kInt4Loss = 1.3871;
 
 TEST(SmolLm2Test, RequantisedWeightsPredictTextsNearlyAsWell) {

@@ -84,8 +84,7 @@ TEST(ResultBuilderTest, TellsHowLikelyChoicesAreHoweverUnlikelyAll) {
   const TokenLogprob rare = {.token = 7, .logprob = -900.0F, .top = {}};
   outcome.scored = {{.text = "a", .kept = {rare, {.token = 8, .logprob = -2.0F, .top = {}}}},
                     {.text = "b", .kept = {rare}}};
-  const v1::Completion plain =
-      Parse(BuildCompletionResult(kHeader, outcome, nullptr)).completion();
+  const v1::Completion plain = Parse(BuildCompletionResult(kHeader, outcome, nullptr)).completion();
   ASSERT_EQ(plain.choice_scores_size(), 2);
   EXPECT_EQ(plain.choice_scores(0).text(), "a");
   EXPECT_EQ(plain.choice_scores(0).logprob(), -902.0);
