@@ -220,7 +220,7 @@ void AddJobOptions(CLI::App& command, Values& values) {
       ->check(IsOneOf(PriorityNames()))
       ->group(group);
   command.add_option("--compute-type", values.compute_type, "Of the computation (the daemon's)")
-      ->type_name("f32|bf16")
+      ->type_name("f32|bf16|int8")
       ->check(IsOneOf(ComputeTypeNames()))
       ->group(group);
   command
@@ -305,12 +305,12 @@ void DeclareEvaluate(CLI::App& app, Values& values) {
                   "Another model on the same data, and how far MODEL is from it")
       ->type_name("MODEL|PACK");
   evaluate.add_option("--compute-type", values.compute_type, "Of MODEL (the daemon's)")
-      ->type_name("f32|bf16")
+      ->type_name("f32|bf16|int8")
       ->check(IsOneOf(ComputeTypeNames()));
   evaluate
       .add_option("--against-compute-type", values.against_compute_type,
                   "Of the other one (the daemon's)")
-      ->type_name("f32|bf16")
+      ->type_name("f32|bf16|int8")
       ->check(IsOneOf(ComputeTypeNames()));
   evaluate.add_option("--window", values.line.windows.window_words, "perplexity: words of a row")
       ->capture_default_str()
