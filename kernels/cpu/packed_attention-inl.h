@@ -274,15 +274,16 @@ void ScorePackedPage(const PackedKeys& keys, const float* q_rows, const float* q
           bits[v] = StartBlock<kBits>(codes + v * lanes * kLaneBytes<kBits>);
         }
         HWY_UNROLL(4) for (int64_t pair = 0; pair < kCodeBlock / 2; ++pair, q += 2 * kQueries) {
+          CodePair both[kVectors];
           HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
-            const CodePair both =
-                TakePair<kBits>(codes + v * lanes * kLaneBytes<kBits>, bits[v]);
-            HWY_UNROLL(8) for (int query = 0; query < kQueries; ++query) {
-              parts[v][query] = hn::MulAdd(hn::Set(d, q[query]), both.even, parts[v][query]);
-            }
-            HWY_UNROLL(8) for (int query = 0; query < kQueries; ++query) {
-              parts[v][query] =
-                  hn::MulAdd(hn::Set(d, q[kQueries + query]), both.odd, parts[v][query]);
+            both[v] = TakePair<kBits>(codes + v * lanes * kLaneBytes<kBits>, bits[v]);
+          }
+          HWY_UNROLL(8) for (int query = 0; query < kQueries; ++query) {
+            const auto even = hn::Set(d, q[query]);
+            const auto odd = hn::Set(d, q[kQueries + query]);
+            HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+              parts[v][query] = hn::MulAdd(even, both[v].even, parts[v][query]);
+              parts[v][query] = hn::MulAdd(odd, both[v].odd, parts[v][query]);
             }
           }
           if (kBits == 8 || pair == 0) {
@@ -489,11 +490,16 @@ HWY_INLINE void SumPackedTile(const PackedValues& values, const float* weights, 
       }
       HWY_UNROLL(4) for (int64_t pair = 0; pair < kCodeBlock / 2; ++pair) {
         const float* factors = weights + key + 2 * pair;
+        CodePair both[kVectors];
         HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
-          const CodePair both = TakePair<kBits>(codes + v * lanes * kLaneBytes<kBits>, bits[v]);
-          HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
-            sums[r][v] = hn::MulAdd(hn::Set(d, factors[r * kTileKeys]), both.even, sums[r][v]);
-            sums[r][v] = hn::MulAdd(hn::Set(d, factors[r * kTileKeys + 1]), both.odd, sums[r][v]);
+          both[v] = TakePair<kBits>(codes + v * lanes * kLaneBytes<kBits>, bits[v]);
+        }
+        HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
+          const auto even = hn::Set(d, factors[r * kTileKeys]);
+          const auto odd = hn::Set(d, factors[r * kTileKeys + 1]);
+          HWY_UNROLL(4) for (int v = 0; v < kVectors; ++v) {
+            sums[r][v] = hn::MulAdd(even, both[v].even, sums[r][v]);
+            sums[r][v] = hn::MulAdd(odd, both[v].odd, sums[r][v]);
           }
         }
         if (kBits == 8 || pair == 0) {
