@@ -59,6 +59,8 @@ struct Values {
   std::string compute_type;
   std::string task;
   std::string against_compute_type;
+  std::string kv_type;
+  std::string weight_type;
   std::string completion_window;
   std::string not_before;
   std::string after;
@@ -91,6 +93,14 @@ const NamesOf& ComputeTypeNames() {
 const NamesOf& TaskNames() {
   static const NamesOf names = {{"next-word", static_cast<int>(EvaluationTask::kNextWord)},
                                 {"perplexity", static_cast<int>(EvaluationTask::kPerplexity)}};
+  return names;
+}
+
+const NamesOf& CompressionNames() {
+  static const NamesOf names = {{"none", v1::COMPRESSION_CHOICE_NONE},
+                                {"int8", v1::COMPRESSION_CHOICE_INT8},
+                                {"int4", v1::COMPRESSION_CHOICE_INT4},
+                                {"auto", v1::COMPRESSION_CHOICE_AUTO}};
   return names;
 }
 
@@ -222,6 +232,19 @@ void AddJobOptions(CLI::App& command, Values& values) {
   command.add_option("--compute-type", values.compute_type, "Of the computation (the daemon's)")
       ->type_name("f32|bf16|int8")
       ->check(IsOneOf(ComputeTypeNames()))
+      ->group(group);
+  command
+      .add_option("--kv-type", values.kv_type,
+                  "Keys and values in memory: int4 and int8 take less and change numbers (the "
+                  "daemon's)")
+      ->type_name("none|int8|int4|auto")
+      ->check(IsOneOf(CompressionNames()))
+      ->group(group);
+  command
+      .add_option("--weight-type", values.weight_type,
+                  "Refuse a model whose weights are not stored so (auto: as they are)")
+      ->type_name("none|int8|int4|auto")
+      ->check(IsOneOf(CompressionNames()))
       ->group(group);
   command
       .add_option("--completion-window", values.completion_window,
@@ -556,6 +579,13 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
       static_cast<v1::OnInvalidLine>(EnumeratorOf(OnInvalidLineNames(), values.on_invalid_line)));
   spec.set_compute_type(
       static_cast<v1::ComputeTypeChoice>(EnumeratorOf(ComputeTypeNames(), values.compute_type)));
+  const auto compression = [](const std::string& name) {
+    return static_cast<v1::CompressionChoice>(EnumeratorOf(CompressionNames(), name));
+  };
+  if (!values.kv_type.empty() || !values.weight_type.empty()) {
+    spec.mutable_compression()->set_kv(compression(values.kv_type));
+    spec.mutable_compression()->set_weights(compression(values.weight_type));
+  }
   if (!values.completion_window.empty()) {
     const absl::Duration window = *ParseDurationText(values.completion_window);
     spec.mutable_completion_window()->set_seconds(absl::ToInt64Seconds(window));

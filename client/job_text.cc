@@ -394,6 +394,9 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "device", info.device().empty() ? "none until a model is loaded" : info.device());
   AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
   AddField(text, "loaded", info.loaded_model().empty() ? "no model" : info.loaded_model());
+  AddField(text, "keys, values",
+           absl::StrCat(info.kv_type(),
+                        info.allow_lossy() ? "; auto may be int8 or int4" : "; auto is none"));
   if (!info.bottleneck().empty()) {
     AddField(text, "bottleneck", info.bottleneck());
   }
@@ -435,6 +438,7 @@ std::string ModelJson(const v1::Model& model) {
   return Line({{"name", model.name()},
                {"architecture", model.architecture()},
                {"digest", model.digest()},
+               {"weights", model.weights()},
                {"parameters", model.parameters()},
                {"bytes", model.bytes()},
                {"context_tokens", model.context_tokens()},
@@ -464,6 +468,8 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                {"device", info.device()},
                {"memory_budget_bytes", info.memory_budget_bytes()},
                {"loaded_model", info.loaded_model()},
+               {"kv_type", info.kv_type()},
+               {"allow_lossy", info.allow_lossy()},
                {"bottleneck", info.bottleneck()},
                {"planning", PlanningJson(info.planning())},
                {"features", features},

@@ -144,6 +144,7 @@ Json PolicyToJson(const v1::Policy& policy) {
                   {"schedule", policy.schedule()},
                   {"attention", policy.attention()},
                   {"compute_type", policy.compute_type()},
+                  {"kv_type", policy.kv_type()},
                   {"weights", policy.weights()},
                   {"shares", shares},
                   {"is_default", policy.is_default()},
@@ -175,7 +176,10 @@ std::string PolicyText(const v1::Policy& policy) {
   std::string text;
   AddField(text, "model",
            policy.model().empty() ? "none is loaded"
-                                  : absl::StrCat(policy.model(), ", ", policy.compute_type()));
+                                  : absl::StrCat(policy.model(), ", ", policy.compute_type(),
+                                                 policy.kv_type().starts_with("int")
+                                                     ? ", keys and values " + policy.kv_type()
+                                                     : ""));
   if (!policy.reason().empty()) {
     AddField(text, "no plan", policy.reason());
   }

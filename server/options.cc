@@ -43,6 +43,8 @@ struct Written {
   std::string memory_budget;
   std::string weight_budget;
   std::string compute_type = "bf16";
+  std::string kv_type = "none";
+  std::string allow_lossy = "no";
   std::string weights;
   std::string embeddings;
   std::string head;
@@ -161,6 +163,10 @@ class Declaration {
     }
     AddNumber("threads", options.threads, "compute threads; 0: one a core");
     AddText("compute-type", written.compute_type, "of jobs that do not say: f32, bf16 or int8");
+    AddText("kv-type", written.kv_type,
+            "of keys and values of jobs that do not say: none (as computed), int8, int4 or auto");
+    AddText("allow-lossy", written.allow_lossy,
+            "yes: auto may choose int8 or int4 where a plan says that is faster; no: auto is none");
     AddNumber("max-block-requests", options.max_block_requests,
               "requests that the engine holds at one time");
     AddNumber("max-sweep-tokens", options.max_sweep_tokens, "tokens of one sweep");
@@ -328,6 +334,7 @@ class Declaration {
                        "io_uring or threads (default: io_uring where the kernel gives it)");
     bench_->add_option("--compute-type", written.compute_type, "f32, bf16 or int8")
         ->capture_default_str();
+    bench_->add_option("--kv-type", written.kv_type, "none, int8 or int4")->capture_default_str();
   }
 
   void DeclareCalibrate(CommandLine& line, Written& written) {
@@ -447,6 +454,20 @@ absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
       absl::StrCat("--compute-type is ", text, ", must be f32, bf16 or int8"));
 }
 
+absl::StatusOr<v1::CompressionChoice> ReadKvType(const std::string& text, bool may_be_auto) {
+  for (const v1::CompressionChoice choice :
+       {v1::COMPRESSION_CHOICE_NONE, v1::COMPRESSION_CHOICE_INT8, v1::COMPRESSION_CHOICE_INT4,
+        v1::COMPRESSION_CHOICE_AUTO}) {
+    if (text == CompressionName(choice) &&
+        (may_be_auto || choice != v1::COMPRESSION_CHOICE_AUTO)) {
+      return choice;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--kv-type is ", text,
+                                                 ", must be none, int8",
+                                                 may_be_auto ? ", int4 or auto" : " or int4"));
+}
+
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(
@@ -459,6 +480,12 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSizeFlag("disk-ballast", written.disk_ballast, options.disk_ballast_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
+  ASSIGN_OR_RETURN(options.kv_type, ReadKvType(written.kv_type, /*may_be_auto=*/true));
+  if (written.allow_lossy != "yes" && written.allow_lossy != "no") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--allow-lossy is ", written.allow_lossy, ", must be yes or no"));
+  }
+  options.allow_lossy = written.allow_lossy == "yes";
   TierFlags tiers = written.tiers;
   if (tiers.spill_folder.empty()) {
     tiers.spill_folder = options.state_directory;
@@ -484,6 +511,9 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
   RETURN_IF_ERROR(ReadSizeFlag("memory-budget", written.memory_budget, engine.memory_budget_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("weight-budget", written.weight_budget, engine.weight_budget_bytes));
   ASSIGN_OR_RETURN(engine.compute_type, ReadComputeType(written.compute_type));
+  ASSIGN_OR_RETURN(const v1::CompressionChoice kv_type,
+                   ReadKvType(written.kv_type, /*may_be_auto=*/false));
+  engine.kv_type = KvTypeOf(kv_type);
   ASSIGN_OR_RETURN(engine.tiers, ReadTierFlags(written.tiers));
   if (!written.disk_backend.empty()) {
     for (const DiskBackend backend : {DiskBackend::kIoUring, DiskBackend::kThreads}) {

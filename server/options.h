@@ -13,6 +13,7 @@
 #include "engine/policy/run_plan.h"
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
+#include "server/compression.h"
 #include "server/tools/bench.h"
 #include "server/tools/calibrate.h"
 #include "server/tools/plan_model.h"
@@ -34,6 +35,8 @@ struct Options {
   TierOptions tiers;    // spill_folder empty: state_directory
   int64_t threads = 0;  // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;
+  v1::CompressionChoice kv_type = v1::COMPRESSION_CHOICE_NONE;  // of jobs that do not say
+  bool allow_lossy = false;  // whether "auto" may choose what changes numbers
   int64_t max_block_requests = 256;   // requests that the engine holds at one time
   int64_t max_sweep_tokens = 2048;    // of all spans of a sweep
   int64_t max_batch_tokens = 512;     // of those that a layer computes at one time

@@ -112,6 +112,8 @@ v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const s
   info.mutable_start_time()->set_seconds(wall_us / kMicrosPerSecond);
   *info.mutable_limits() = MakeLimits(limits);
   info.set_memory_budget_bytes(options.memory_budget_bytes);
+  info.set_kv_type(CompressionName(options.kv_type));
+  info.set_allow_lossy(options.allow_lossy);
   DiskQueueOptions probe;
   probe.depth = 1;
   if (const auto disk = DiskQueue::Create(probe); disk.ok()) {
@@ -201,11 +203,15 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .uploads_directory = state_->uploads_path(),
       .jobs_prefix = "jobs",
       .default_compute_type = ChoiceOf(options.compute_type),
+      .default_kv_type = options.kv_type,
+      .allow_lossy = options.allow_lossy,
       .runner_status = [this] { return runner_->status(); },
       .timeline = [this] { return runner_->timeline(); },
-      .plan_for = [this](
-                      const ModelKey& key,
-                      const WorkloadProfile& workload) { return runner_->PlanFor(key, workload); },
+      .plan_for =
+          [this](const ModelKey& key, const WorkloadProfile& workload,
+                 const std::vector<DType>& kv_types) {
+            return runner_->PlanFor(key, workload, kv_types);
+          },
       .set_drain = [this](bool drain) { SetDrain(drain); },
       .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;

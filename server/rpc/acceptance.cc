@@ -14,6 +14,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/rpc_error.h"
+#include "server/rpc/compression.h"
 #include "server/rpc/disk_reserve.h"
 #include "server/rpc/job_spec.h"
 #include "server/rpc/job_view.h"
@@ -156,9 +157,13 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   RETURN_IF_ERROR(CheckJobIdIsFree(submission.job_id));
   ASSIGN_OR_RETURN(const CatalogModel model, FindModel(context_.catalog, submission.spec.model()));
   ASSIGN_OR_RETURN(const std::string after_uid, FindPredecessor(submission));
-  const v1::JobSpec spec = ResolveSpec(
-      submission.spec,
-      {.model = model.name, .compute_type = context_.default_compute_type, .seed = DrawSeed()});
+  ASSIGN_OR_RETURN(v1::Compression compression,
+                   ResolveCompression(submission.spec, model, context_));
+  const v1::JobSpec spec =
+      ResolveSpec(submission.spec, {.model = model.name,
+                                    .compute_type = context_.default_compute_type,
+                                    .compression = std::move(compression),
+                                    .seed = DrawSeed()});
   ASSIGN_OR_RETURN(const std::unique_ptr<InputScan> scan,
                    InputScan::Run({.fd = upload.fd(),
                                    .format = submission.format,

@@ -87,6 +87,10 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
              spec.on_invalid_line());
   check_enum(v1::ComputeTypeChoice_IsValid(spec.compute_type()), "spec.compute_type",
              spec.compute_type());
+  check_enum(v1::CompressionChoice_IsValid(spec.compression().weights()),
+             "spec.compression.weights", spec.compression().weights());
+  check_enum(v1::CompressionChoice_IsValid(spec.compression().kv()), "spec.compression.kv",
+             spec.compression().kv());
   if (spec.max_attempts() < 0 || spec.max_attempts() > kMaxAttempts) {
     violations.push_back({"spec.max_attempts", absl::StrCat("is ", spec.max_attempts(),
                                                             ", must be 0 (3) to ", kMaxAttempts)});
@@ -107,6 +111,7 @@ v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
   if (spec.compute_type() == v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
     spec.set_compute_type(defaults.compute_type);
   }
+  *spec.mutable_compression() = defaults.compression;
   if (spec.max_attempts() == 0) {
     spec.set_max_attempts(kDefaultAttempts);
   }

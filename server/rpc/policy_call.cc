@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/status_macros.h"
+#include "server/compression.h"
 #include "server/input/rpc_error.h"
 #include "server/rpc/job_view.h"
 #include "server/rpc/policy_view.h"
@@ -39,7 +40,8 @@ absl::StatusOr<Subject> SubjectOfJob(const std::string& name, RpcContext& rpc) {
   (void)spec.ParseFromString(record->spec);  // of one that does not parse nothing ever runs
   Subject subject;
   subject.key = ModelKey{.model = record->model,
-                         .compute_type = ComputeTypeOf(spec.compute_type(), DefaultType(rpc))};
+                         .compute_type = ComputeTypeOf(spec.compute_type(), DefaultType(rpc)),
+                         .kv_type = KvTypeOf(spec.compression().kv())};
   if (IsTerminal(record->state)) {
     subject.ended =
         absl::StrCat("job ", JobName(id), " has ended; its report tells what was predicted of it");
@@ -82,6 +84,7 @@ PolicyState PresentState(const Subject& subject, const RpcContext& rpc) {
   PolicyState state;
   state.model = subject.key->model;
   state.compute_type = subject.key->compute_type;
+  state.kv_type = subject.key->kv_type;
   state.hardware = present->hardware;
   state.stale = present->stale;
   state.reason = !subject.ended.empty() ? subject.ended
@@ -151,10 +154,12 @@ absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicyCall::Explain() {
       ASSIGN_OR_RETURN(const CatalogModel only, rpc_.catalog.Find(""));
       subject.key = ModelKey{.model = only.name, .compute_type = DefaultType(rpc_)};
     } else {
-      subject.key = ModelKey{.model = present->model, .compute_type = present->compute_type};
+      subject.key = ModelKey{.model = present->model,
+                             .compute_type = present->compute_type,
+                             .kv_type = present->kv_type};
     }
   }
-  absl::StatusOr<PolicyState> state = rpc_.plan_for(*subject.key, workload);
+  absl::StatusOr<PolicyState> state = rpc_.plan_for(*subject.key, workload, {});
   if (absl::IsInvalidArgument(state.status())) {
     return MakeFieldError(reason::kFieldOutOfRange,
                           {{"prompt_tokens", std::string(state.status().message())}});

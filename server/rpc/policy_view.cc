@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 
+#include "kernels/kv_page.h"
 #include "server/input/rpc_error.h"
 
 namespace nightshift {
@@ -108,6 +109,8 @@ v1::Policy MakePolicy(const PolicyState& state) {
   policy.set_reason(CleanText(state.reason, kMaxTextBytes));
   if (!state.model.empty()) {
     policy.set_compute_type(ComputeTypeName(state.compute_type));
+    policy.set_kv_type(state.kv_type ? KvTypeName(*state.kv_type)
+                                     : ComputeTypeName(state.compute_type));
   }
   if (state.hardware != nullptr) {
     FillHardware(state, *policy.mutable_hardware());

@@ -59,10 +59,14 @@ struct RpcContext {
   std::string uploads_directory;  // folder of inputs that are being received
   std::string jobs_prefix;        // of jobs_directory, relative to the state directory
   v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
+  v1::CompressionChoice default_kv_type = v1::COMPRESSION_CHOICE_NONE;
+  bool allow_lossy = false;
   std::function<RunnerStatus()> runner_status;
   std::function<std::vector<StepTimes>()> timeline;  // Runner::timeline
   // Runner::PlanFor. Takes a second: for task threads.
-  std::function<absl::StatusOr<PolicyState>(const ModelKey&, const WorkloadProfile&)> plan_for;
+  std::function<absl::StatusOr<PolicyState>(const ModelKey&, const WorkloadProfile&,
+                                            const std::vector<DType>& kv_types)>
+      plan_for;
   std::function<void(bool drain)> set_drain;
   // Blocks: for task threads. See server/store/backup.h.
   std::function<absl::StatusOr<v1::BackupResponse>(const std::string& directory)> backup;

@@ -21,6 +21,7 @@ v1::Model MakeModel(const CatalogModel& model, const std::string& loaded_model) 
   wire.set_architecture(model.architecture);
   wire.set_digest(model.digest);
   wire.set_parameters(model.parameters);
+  wire.set_weights(DTypeName(model.weights));
   wire.set_bytes(model.bytes);
   wire.set_context_tokens(model.context_tokens);
   wire.set_has_tokenizer(model.has_tokenizer);

@@ -1,8 +1,10 @@
 // JobContext: what the rows of one job share while it runs.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,8 +22,9 @@ namespace nightshift {
 struct ModelKey {
   std::string model;
   ComputeType compute_type = ComputeType::kBF16;
+  std::optional<DType> kv_type = {};  // of keys and values that are packed
 
-  friend bool operator==(const ModelKey&, const ModelKey&) = default;
+  friend auto operator<=>(const ModelKey&, const ModelKey&) = default;
 };
 
 struct JobContext {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 
 #include "engine/model/pack.h"
+#include "engine/policy/nightshift_cost.h"
 #include "kernels/base/log.h"
 
 namespace nightshift {
@@ -48,6 +49,7 @@ CatalogModel Inspect(const std::string& path) {
   const PackManifest& manifest = (*pack)->manifest();
   model.architecture = manifest.config.architecture;
   model.digest = absl::StrCat(absl::Hex(manifest.digest, absl::kZeroPad16));
+  model.weights = MatrixType(manifest);
   model.parameters = CountParameters(manifest);
   model.bytes = manifest.extent_bytes;
   model.context_tokens = manifest.config.context_tokens;

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 
 #include "kernels/base/mutex.h"
+#include "kernels/dtype.h"
 
 namespace nightshift {
 
@@ -20,6 +21,7 @@ struct CatalogModel {
   std::string path;
   std::string architecture;
   std::string digest;
+  DType weights = DType::kBF16;  // of most of its bytes
   int64_t parameters = 0;
   int64_t bytes = 0;
   int64_t context_tokens = 0;

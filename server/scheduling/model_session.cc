@@ -17,6 +17,7 @@ absl::StatusOr<EngineOptions> ModelSession::OptionsFor(const ModelKey& key,
   EngineOptions engine_options = options;
   engine_options.pack_path = model->path;
   engine_options.compute_type = key.compute_type;
+  engine_options.kv_type = key.kv_type;
   return engine_options;
 }
 

@@ -19,7 +19,7 @@ struct ModelSession {
   std::unique_ptr<Engine> engine;
   ModelTextPtr text;
 
-  // `options` with the pack and the compute type of `key`. Looks for new packs when the model is
+  // `options` with the pack and the numeric mode of `key`. Looks for new packs when the model is
   // not known. Errors: the catalog's.
   static absl::StatusOr<EngineOptions> OptionsFor(const ModelKey& key, const EngineOptions& options,
                                                   ModelCatalog& catalog);

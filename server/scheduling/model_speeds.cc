@@ -10,14 +10,14 @@ constexpr double kUnknownFactor = 3.0;
 }  // namespace
 
 void ModelSpeeds::Loaded(const ModelKey& key, int64_t parameters, double load_seconds) {
-  Speed& speed = speeds_[IdOf(key)];
+  Speed& speed = speeds_[key];
   speed.parameters = parameters;
   speed.load_seconds = load_seconds;
   loaded_ = speed;
 }
 
 void ModelSpeeds::Note(const ModelKey& key, const TokenCosts& costs, double uncertainty) {
-  Speed& speed = speeds_[IdOf(key)];
+  Speed& speed = speeds_[key];
   speed.is_known = true;
   speed.costs = costs;
   speed.uncertainty = uncertainty;
@@ -25,7 +25,7 @@ void ModelSpeeds::Note(const ModelKey& key, const TokenCosts& costs, double unce
 }
 
 bool ModelSpeeds::Knows(const ModelKey& key) const {
-  return SpeedOf(key).is_known && speeds_.count(IdOf(key)) != 0;
+  return SpeedOf(key).is_known && speeds_.count(key) != 0;
 }
 
 double ModelSpeeds::LoadSeconds(const ModelKey& key) const {
@@ -33,7 +33,7 @@ double ModelSpeeds::LoadSeconds(const ModelKey& key) const {
 }
 
 const ModelSpeeds::Speed& ModelSpeeds::SpeedOf(const ModelKey& key) const {
-  const auto found = speeds_.find(IdOf(key));
+  const auto found = speeds_.find(key);
   return found == speeds_.end() ? loaded_ : found->second;
 }
 

@@ -30,7 +30,6 @@ class ModelSpeeds {
   TimeLeft Alone(const ModelKey& key, int64_t parameters, const TokensLeft& left) const;
 
  private:
-  using ModelId = std::pair<std::string, ComputeType>;
   struct Speed {
     int64_t parameters = 0;
     double load_seconds = 0.0;
@@ -39,10 +38,9 @@ class ModelSpeeds {
     double uncertainty = 0.0;
   };
 
-  static ModelId IdOf(const ModelKey& key) { return {key.model, key.compute_type}; }
   const Speed& SpeedOf(const ModelKey& key) const;
 
-  std::map<ModelId, Speed> speeds_;
+  std::map<ModelKey, Speed> speeds_;
   Speed loaded_;
 };
 

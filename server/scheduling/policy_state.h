@@ -17,6 +17,7 @@ namespace nightshift {
 struct PolicyState {
   std::string model;  // empty: none is loaded
   ComputeType compute_type = ComputeType::kBF16;
+  std::optional<DType> kv_type;  // of keys and values that are packed
   DType weights = DType::kBF16;  // of most of its bytes
   // Of its weights as the plan places them: on the device (all memory where there is only one), on
   // the host, on disk.

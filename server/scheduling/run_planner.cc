@@ -79,10 +79,12 @@ void TakePlan(const RunPlan& plan, const WorkloadProfile& workload, const PackMa
 
 absl::StatusOr<PolicyState> PlanOtherWork(const std::string& model, const EngineOptions& base,
                                           const FixedOptions& fixed, const PolicyState& present,
-                                          const WorkloadProfile& workload) {
+                                          const WorkloadProfile& workload,
+                                          const std::vector<DType>& kv_types) {
   PolicyState state;
   state.model = model;
   state.compute_type = base.compute_type;
+  state.kv_type = base.kv_type;
   state.hardware = present.hardware;
   state.stale = present.stale;
   if (state.hardware == nullptr) {
@@ -100,6 +102,7 @@ absl::StatusOr<PolicyState> PlanOtherWork(const std::string& model, const Engine
                                                 .name = model,
                                                 .base = base,
                                                 .fixed = fixed,
+                                                .kv_types = kv_types,
                                                 .hardware = *state.hardware,
                                                 .workload = workload,
                                                 .longest_request_tokens = longest});
@@ -482,6 +485,7 @@ void RunPlanner::TakeState(std::string reason) {
   auto state = std::make_shared<PolicyState>();
   state->model = model_;
   state->compute_type = given_.compute_type;
+  state->kv_type = given_.kv_type;
   state->reason = std::move(reason);
   state->stale = options_.stale;
   if (hardware_.has_value()) {

@@ -40,11 +40,12 @@ struct PlannerOptions {
 };
 
 // The plan for another workload than what is queued, of a model with this base; `present` gives the
-// hardware. Without a plan the state says why. Errors: the pack's; INVALID_ARGUMENT for a workload
-// out of range.
+// hardware; `kv_types` as RunRequest. Without a plan the state says why. Errors: the pack's;
+// INVALID_ARGUMENT for a workload out of range.
 absl::StatusOr<PolicyState> PlanOtherWork(const std::string& model, const EngineOptions& base,
                                           const FixedOptions& fixed, const PolicyState& present,
-                                          const WorkloadProfile& workload);
+                                          const WorkloadProfile& workload,
+                                          const std::vector<DType>& kv_types = {});
 
 // One thread.
 class RunPlanner {

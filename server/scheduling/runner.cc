@@ -154,10 +154,12 @@ class Runner::Loop {
     MutexLock lock(mutex_);
     return status_;
   }
-  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload) const {
+  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload,
+                                      const std::vector<DType>& kv_types) const {
     ASSIGN_OR_RETURN(const EngineOptions base,
                      ModelSession::OptionsFor(key, options_.engine, catalog_));
-    return PlanOtherWork(key.model, base, options_.fixed, *status().policy, workload);
+    return PlanOtherWork(key.model, base, options_.fixed, *status().policy, workload,
+                         kv_types);
   }
   std::vector<StepTimes> timeline() const {
     MutexLock lock(mutex_);
@@ -274,7 +276,7 @@ class Runner::Loop {
   OutputLengths lengths_;
   InputTroubles troubles_;  // of rows in hand, and of jobs that end
   // When models were loaded last, by the monotonic clock.
-  std::map<std::pair<std::string, ComputeType>, int64_t> loaded_us_;
+  std::map<ModelKey, int64_t> loaded_us_;
   ModelSpeeds speeds_;
   int64_t slice_us_ = 0;  // of session_
   RunPlanner planner_{{.fixed = options_.fixed,
@@ -666,7 +668,7 @@ bool Runner::Loop::ChooseSession() {
 }
 
 int64_t Runner::Loop::LoadedUs(const ModelKey& key) const {
-  const auto found = loaded_us_.find({key.model, key.compute_type});
+  const auto found = loaded_us_.find(key);
   return found == loaded_us_.end() ? 0 : found->second;
 }
 
@@ -777,7 +779,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   session_ = *std::move(session);
   block_ = std::make_unique<Block>(*session_, lengths_);
   progress_saved_us_ = clock_.MonotonicMicros();
-  loaded_us_[{key.model, key.compute_type}] = progress_saved_us_;
+  loaded_us_[key] = progress_saved_us_;
   speeds_.Loaded(key, SizeOf(key).parameters,
                  kMicro * static_cast<double>(progress_saved_us_ - start_us));
   slice_us_ = SliceOf(options_.model_slice_us, progress_saved_us_ - start_us);
@@ -1232,9 +1234,9 @@ RunnerStatus Runner::status() const {
   return loop_->status();
 }
 
-absl::StatusOr<PolicyState> Runner::PlanFor(const ModelKey& key,
-                                            const WorkloadProfile& workload) const {
-  return loop_->PlanFor(key, workload);
+absl::StatusOr<PolicyState> Runner::PlanFor(const ModelKey& key, const WorkloadProfile& workload,
+                                            const std::vector<DType>& kv_types) const {
+  return loop_->PlanFor(key, workload, kv_types);
 }
 
 std::vector<StepTimes> Runner::timeline() const {

@@ -97,9 +97,10 @@ class Runner {
   void Wake();
   RunnerStatus status() const;
   // The plan for another workload of a model than what is queued; runs nothing. Any thread; takes
-  // as long as a search. Without a plan the state says why. Errors: the catalog's, INVALID_ARGUMENT
-  // for a workload out of range.
-  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload) const;
+  // as long as a search. `kv_types` as RunRequest. Without a plan the state says why. Errors: the
+  // catalog's, INVALID_ARGUMENT for a workload out of range.
+  absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload,
+                                      const std::vector<DType>& kv_types) const;
   // The last steps, at most kMaxTraceSteps, of the model that was loaded last.
   std::vector<StepTimes> timeline() const;
 

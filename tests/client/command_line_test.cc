@@ -88,6 +88,10 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
                                   "reject",
                                   "--compute-type",
                                   "f32",
+                                  "--kv-type",
+                                  "int4",
+                                  "--weight-type",
+                                  "auto",
                                   "--timeout",
                                   "1h30m",
                                   "--cancel-on-interrupt"});
@@ -109,6 +113,8 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
   EXPECT_EQ(line.spec.labels().at("team"), "a=b");
   EXPECT_EQ(line.spec.on_invalid_line(), v1::ON_INVALID_LINE_REJECT_JOB);
   EXPECT_EQ(line.spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_F32);
+  EXPECT_EQ(line.spec.compression().kv(), v1::COMPRESSION_CHOICE_INT4);
+  EXPECT_EQ(line.spec.compression().weights(), v1::COMPRESSION_CHOICE_AUTO);
   EXPECT_EQ(line.timeout, absl::Minutes(90));
   EXPECT_TRUE(line.cancel_on_interrupt);
 }

@@ -49,13 +49,16 @@ TEST_F(OptionsTest, ReadsFlags) {
       const CommandLine line,
       Read({"--model", "a", "--model", "b", "--state-dir", "/s", "--memory-budget", "3GiB",
             "--weight-budget", "1GiB",
-            "--listen", "127.0.0.1:0", "--compute-type", "f32", "--threads=3"}));
+            "--listen", "127.0.0.1:0", "--compute-type", "f32", "--threads=3",
+            "--kv-type", "auto", "--allow-lossy", "yes"}));
   EXPECT_EQ(line.command, Command::kServe);
   EXPECT_THAT(line.options.models, ElementsAre("a", "b"));
   EXPECT_THAT(line.options.listen, ElementsAre("127.0.0.1:0"));
   EXPECT_EQ(line.options.memory_budget_bytes, int64_t{3} << 30);
   EXPECT_EQ(line.options.weight_budget_bytes, int64_t{1} << 30);
   EXPECT_EQ(line.options.compute_type, ComputeType::kF32);
+  EXPECT_EQ(line.options.kv_type, v1::COMPRESSION_CHOICE_AUTO);
+  EXPECT_TRUE(line.options.allow_lossy);
   EXPECT_EQ(line.options.threads, 3);
 }
 
@@ -99,6 +102,8 @@ TEST_F(OptionsTest, RefusesValuesOutOfRange) {
                                              {"--memory-budget", "1k"},
                                              {"--memory-budget", "0"},
                                              {"--compute-type", "f64"},
+                                             {"--kv-type", "int3"},
+                                             {"--allow-lossy", "maybe"},
                                              {"--drain-timeout", "0"},
                                              {"--max-block-requests", "0"}}) {
     const auto line = Read(flags);
@@ -210,7 +215,7 @@ TEST_F(OptionsTest, ReadsABenchWithOptionsOfTheEngine) {
       Read({"bench", "pack", "--requests", "64", "--prompt-tokens", "100", "--output-tokens", "10",
             "--sweeps", "4", "--start-context", "50", "--memory-budget", "1GiB", "--weight-budget",
             "0", "--block", "32", "--sweep-tokens", "4096", "--batch-tokens", "256", "--threads",
-            "2", "--disk-backend", "threads", "--compute-type", "f32", "--json"}));
+            "2", "--disk-backend", "threads", "--compute-type", "f32", "--kv-type", "int8", "--json"}));
   EXPECT_EQ(line.command, Command::kBench);
   EXPECT_TRUE(line.json);
   EXPECT_EQ(line.bench.requests, 64);
@@ -225,6 +230,7 @@ TEST_F(OptionsTest, ReadsABenchWithOptionsOfTheEngine) {
   EXPECT_EQ(engine.num_threads, 2);
   EXPECT_EQ(engine.disk_backend, DiskBackend::kThreads);
   EXPECT_EQ(engine.compute_type, ComputeType::kF32);
+  EXPECT_EQ(engine.kv_type, DType::kU8G64);
 }
 
 TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
@@ -234,6 +240,7 @@ TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
            {"pack", "--memory-budget", "much"},
            {"pack", "--disk-backend", "tape"},
            {"pack", "--compute-type", "f64"},
+           {"pack", "--kv-type", "auto"},
            {"pack", "--start-context", "9999"}}) {
     std::vector<std::string> arguments = {"bench"};
     arguments.insert(arguments.end(), words.begin(), words.end());

@@ -19,6 +19,7 @@ namespace {
 using ::grpc::StatusCode;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -48,12 +49,34 @@ TEST_F(JobServiceTest, ResolvesWhatTheCallerLeftOpen) {
   EXPECT_EQ(spec.model(), "llama");
   EXPECT_EQ(spec.priority(), v1::PRIORITY_NORMAL);
   EXPECT_EQ(spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_BF16);
+  EXPECT_EQ(spec.compression().weights(), v1::COMPRESSION_CHOICE_NONE);
+  EXPECT_EQ(spec.compression().kv(), v1::COMPRESSION_CHOICE_NONE);
   EXPECT_EQ(spec.max_attempts(), 3);
   EXPECT_EQ(spec.sampling().max_output_tokens(), 4);
   EXPECT_TRUE(spec.sampling().has_seed());
   EXPECT_EQ(spec.sampling().temperature(), 0.0);
   EXPECT_FALSE(job.uid().empty());
   EXPECT_GT(job.create_time().seconds(), 0);
+}
+
+// The operator has not allowed what changes numbers: auto does not.
+TEST_F(JobServiceTest, ResolvesCompressionWhenAJobIsAccepted) {
+  v1::SubmitJobRequest request = TokenJob(1);
+  const auto resolved = [&](v1::CompressionChoice weights, v1::CompressionChoice kv) {
+    request.set_request_id("");
+    request.mutable_spec()->mutable_compression()->set_weights(weights);
+    request.mutable_spec()->mutable_compression()->set_kv(kv);
+    return Submit(request).spec().compression();
+  };
+  EXPECT_EQ(resolved(v1::COMPRESSION_CHOICE_NONE, v1::COMPRESSION_CHOICE_INT4).kv(),
+            v1::COMPRESSION_CHOICE_INT4);
+  EXPECT_EQ(resolved(v1::COMPRESSION_CHOICE_AUTO, v1::COMPRESSION_CHOICE_AUTO).kv(),
+            v1::COMPRESSION_CHOICE_NONE);
+  request.mutable_spec()->mutable_compression()->set_weights(v1::COMPRESSION_CHOICE_INT4);
+  v1::Job job;
+  const grpc::Status refused = Submit(request, job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr("has weights in"));
 }
 
 TEST_F(JobServiceTest, GivesTheStoredJobForTheSameRequestAgain) {

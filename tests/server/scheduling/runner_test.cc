@@ -1030,6 +1030,21 @@ TEST_P(RunnerTest, AnotherComputeTypeIsAnotherEngine) {
   EXPECT_EQ(world_.Results("b")[0].completion().numeric_mode(), "f32/fake");
 }
 
+TEST_P(RunnerTest, PackedKeysAndValuesAreAnotherEngine) {
+  v1::JobSpec packed = Spec(4);
+  packed.mutable_compression()->set_kv(v1::COMPRESSION_CHOICE_INT4);
+  world_.StartStore();
+  world_.Submit("a", MakeRows(2), Spec(4));
+  world_.Submit("b", MakeRows(2), packed);
+  world_.Start();
+  world_.WaitForEnd("b");
+  world_.WaitForEnd("a");
+  ASSERT_THAT(world_.control.created(), SizeIs(2));
+  EXPECT_EQ(world_.control.created()[1].kv_type, DType::kU4G64);
+  EXPECT_EQ(world_.Results("a")[0].completion().numeric_mode(), "bf16/fake");
+  EXPECT_EQ(world_.Results("b")[0].completion().numeric_mode(), "bf16/kv int4/fake");
+}
+
 TEST_P(RunnerTest, TakesABoundedNumberOfRowsInHand) {
   world_.options.max_ready_requests = 16;
   world_.control.HoldSweeps();

@@ -1,0 +1,21 @@
+// The compression that a job asks for, as the wire has it.
+#pragma once
+
+#include <optional>
+
+#include "kernels/dtype.h"
+
+#include "nightshift/v1/jobs.pb.h"
+
+namespace nightshift {
+
+// "none", "int8", "int4", "auto".
+const char* CompressionName(v1::CompressionChoice choice);
+
+// The type of packed keys and values; nothing: as they are computed.
+std::optional<DType> KvTypeOf(v1::CompressionChoice choice);
+
+// NONE, INT8 or INT4 by the bits of stored weights; AUTO for types of other bits.
+v1::CompressionChoice CompressionOf(DType weights);
+
+}  // namespace nightshift
