@@ -14,19 +14,16 @@
 #include "absl/time/time.h"
 
 #include "client/console.h"
-#include "client/exit_code.h"
 #include "client/job_text.h"
 #include "client/option_checks.h"
+#include "kernels/base/exit_code.h"
 #include "proto/nightshift/default_address.h"
 
 namespace nightshift {
 namespace {
 
-constexpr char kFooter[] = R"(
-Exit codes: 0 all requests succeeded, 1 other, 2 usage, 3 finished with failed requests,
-  4 job failed, 5 job cancelled or expired, 6 not found, 7 not allowed, 8 daemon unavailable or
-  not in time, 9 input invalid, 10 quota or disk full, 130 interrupted.
-Environment: NIGHTSHIFT_ADDRESS (as --address), NO_COLOR, TMPDIR (copy of piped input).)";
+constexpr char kEnvironmentText[] =
+    "Environment: NIGHTSHIFT_ADDRESS (as --address), NO_COLOR, TMPDIR (copy of piped input).";
 
 constexpr int64_t kDefaultListed = 50;
 constexpr double kMaxListed = 100'000;
@@ -117,13 +114,15 @@ void AddTimeout(CLI::App& command, Values& values, const std::string& help) {
 void AddJob(CLI::App& command, Values& values) {
   command.add_option("job", values.line.job, "The job's name, as submit printed it")
       ->required()
-      ->type_name("JOB");
+      ->type_name("JOB")
+      ->check(IsNamed());
 }
 
 void AddInput(CLI::App& command, Values& values) {
   command.add_option("input", values.line.input, "JSONL file, one request a line; - for stdin")
       ->required()
-      ->type_name("INPUT");
+      ->type_name("INPUT")
+      ->check(IsNamed());
 }
 
 constexpr char kDefaultsGroup[] = "Defaults for rows that do not say";
@@ -262,12 +261,14 @@ void AddJobOptions(CLI::App& command, Values& values) {
       .add_option("--after", values.after,
                   "No request runs before this job has ended, however it ends")
       ->type_name("JOB")
+      ->check(IsNamed())
       ->group(group);
   command
       .add_option("--run-window", *values.line.spec.mutable_run_window(),
                   "Hours of the day in which it runs: 22:00-06:00, or with a time zone behind a "
                   "space (the daemon's)")
       ->type_name("HH:MM-HH:MM[ ZONE]")
+      ->check(IsNamed())
       ->group(group);
   command.add_option("--label", values.labels, "KEY=VALUE kept with the job; may be repeated")
       ->allow_extra_args(false)
@@ -293,7 +294,8 @@ void DeclareRun(CLI::App& app, Values& values) {
                  "Result file, complete when it appears (OUTPUT.part grows meanwhile; the same "
                  "command again resumes); - for stdout")
       ->required()
-      ->type_name("OUTPUT");
+      ->type_name("OUTPUT")
+      ->check(IsNamed());
   AddJobOptions(run, values);
   AddSampling(run, values);
   AddTimeout(run, values, "Detach after this long, exit code 8; the job goes on");
@@ -384,13 +386,17 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   AddJob(wait, values);
   AddTimeout(wait, values, "Wait at most this long, exit code 8");
 
-  CLI::App& results = *app.add_subcommand("results", "Write the results that a job has so far");
+  CLI::App& results = *app.add_subcommand(
+      "results", "Write the results of a job; exit code 8 when it has not ended");
   AddJob(results, values);
   results
       .add_option("-o,--output", values.line.output,
                   "Result file, complete when it appears; - for stdout (default)")
-      ->type_name("OUTPUT");
+      ->type_name("OUTPUT")
+      ->check(IsNamed());
   results.add_flag("--follow", values.line.follow, "Stay until the job has ended");
+  results.add_flag("--partial", values.line.partial,
+                   "Of a job that has not ended: make OUTPUT of what there is, exit code 0");
   results.add_option("--after", values.line.after_seq, "Skip the first N results")
       ->type_name("N")
       ->check(IsBetween(0, 1e15));
@@ -457,7 +463,8 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
       "timeline", "Write when the steps of the last sweeps ran, as a trace for chrome://tracing");
   timeline.add_option("file", values.line.output, "File to make; - for stdout")
       ->required()
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(IsNamed());
   CLI::App& drain = *server.add_subcommand(
       "drain", "Accept and run nothing until --undo; what runs keeps what it has generated");
   drain.add_flag("--undo", values.line.undo, "Accept and run jobs again");
@@ -465,7 +472,8 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
       *server.add_subcommand("backup", "Copy jobs and results to a new folder, while jobs run");
   backup.add_option("folder", values.line.output, "Folder to make, on the daemon's machine")
       ->required()
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(IsNamed());
   for (const auto& [name, help] : std::map<std::string, std::string>{
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"calibrate", "Measure what this machine can do, for planning"},
@@ -482,7 +490,7 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
 void Declare(CLI::App& app, Values& values) {
   app.require_subcommand(1);
   app.fallthrough();
-  app.footer(kFooter);
+  app.footer(absl::StrCat("\n", kExitCodesText, "\n", kEnvironmentText));
   app.set_version_flag("--version", std::string("nightshift ") + NIGHTSHIFT_VERSION);
   app.add_option("--address", values.line.address,
                  "Where the daemon listens: unix:PATH or HOST:PORT")
@@ -682,6 +690,12 @@ std::string Contradiction(const CommandLine& line) {
   const bool has_lengths = line.prompt_tokens > 0 || line.output_tokens > 0;
   if (line.command == Command::kPolicyExplain && (line.requests > 0) != has_lengths) {
     return "a workload is --requests with --prompt-tokens, and --output-tokens";
+  }
+  if (line.command == Command::kResults && line.follow && line.partial) {
+    return "--partial takes what there is, --follow waits for the rest: one of them";
+  }
+  if (line.command == Command::kServerBackup && line.output == "-") {
+    return "a backup is a folder and cannot go to standard output: name one";
   }
   if (line.command == Command::kSubmit && line.wait && line.validate_only) {
     return "--validate-only makes no job, there is nothing to --wait for";

@@ -70,6 +70,7 @@ struct CommandLine {
   bool wait = false;                                // submit, health
   bool validate_only = false;                       // submit
   bool follow = false;                              // results
+  bool partial = false;                             // results
   int64_t after_seq = 0;                            // results
   v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;  // results
   bool force = false;                               // delete

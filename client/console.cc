@@ -1,12 +1,14 @@
 #include "client/console.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 #include "client/rpc_error.h"
@@ -26,21 +28,33 @@ size_t TerminalColumns() {
   return known ? size.ws_col : 80;
 }
 
-// " (field: description; ...)" for fields that the message does not name already.
-std::string FieldsText(const std::vector<FieldError>& fields, const std::string& message) {
+// Whether a message has "FIELD:" as a word: "line 1" is not named by "line 12: ...".
+bool Names(absl::string_view message, absl::string_view field) {
+  const std::string word = absl::StrCat(field, ":");
+  const size_t found = message.find(word);
+  return found != absl::string_view::npos && (found == 0 || message[found - 1] == ' ');
+}
+
+// " (field: description; ...)" for fields that the message does not name already. The server may
+// know of more than it lists.
+std::string FieldsText(const ErrorDetails& details, const std::string& message) {
+  int64_t total = static_cast<int64_t>(details.fields.size());
+  if (const auto told = details.metadata.find("violations"); told != details.metadata.end()) {
+    (void)absl::SimpleAtoi(told->second, &total);
+  }
   std::string text;
   size_t num_listed = 0;
-  for (const FieldError& field : fields) {
-    if (message.find(field.field) != std::string::npos) {
-      continue;
+  for (const FieldError& field : details.fields) {
+    if (Names(message, field.field)) {
+      --total;
+    } else if (num_listed < kMaxListedFields) {
+      ++num_listed;
+      --total;
+      absl::StrAppend(&text, text.empty() ? " (" : "; ", field.field, ": ", field.description);
     }
-    if (++num_listed > kMaxListedFields) {
-      continue;
-    }
-    absl::StrAppend(&text, text.empty() ? " (" : "; ", field.field, ": ", field.description);
   }
-  if (num_listed > kMaxListedFields) {
-    absl::StrAppend(&text, "; and ", num_listed - kMaxListedFields, " more");
+  if (!text.empty() && total > 0) {
+    absl::StrAppend(&text, "; and ", total, " more");
   }
   return text.empty() ? text : text + ")";
 }
@@ -61,7 +75,7 @@ std::string ErrorText(const absl::Status& error, absl::string_view next_step) {
   const std::string message(error.message());
   const std::string code = absl::StatusCodeToString(error.code());
   const bool says_more = !details.reason.empty() && details.reason != code;
-  std::string text = absl::StrCat(message, FieldsText(details.fields, message), " [", code,
+  std::string text = absl::StrCat(message, FieldsText(details, message), " [", code,
                                   says_more ? " " : "", says_more ? details.reason : "", "]");
   if (!next_step.empty()) {
     absl::StrAppend(&text, "; ", next_step);

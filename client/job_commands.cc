@@ -158,7 +158,9 @@ absl::StatusOr<ExitCode> Delete(Session& session) {
   const CommandLine& line = session.line();
   RETURN_IF_ERROR(session.Connect(kShortPatience));
   RETURN_IF_ERROR(session.client().DeleteJob(line.job, line.force, line.allow_missing));
-  session.console().Note(absl::StrCat(line.job, " is deleted"));
+  session.console().Note(absl::StrCat(
+      line.job, line.allow_missing ? " is gone: it was deleted now, or was not there"
+                                   : " is deleted, with its input and results"));
   return ExitCode::kOk;
 }
 

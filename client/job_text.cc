@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -75,6 +76,7 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
         line.append(widths[i] - row[i].size() + 2, ' ');
       }
     }
+    absl::StripTrailingAsciiWhitespace(&line);
     absl::StrAppend(&text, line, "\n");
   }
   return text;
@@ -285,6 +287,20 @@ std::string OutcomeText(const v1::Job& job) {
   return text;
 }
 
+std::string WaitsForText(const v1::Job& job) {
+  std::vector<std::string> parts;
+  if (!job.waits_for().empty()) {
+    parts.push_back(OneLine(job.waits_for()));
+  }
+  if (!job.waits_for_model().empty()) {
+    parts.push_back(absl::StrCat("its model: ", OneLine(job.waits_for_model())));
+  }
+  if (job.has_next_run_time()) {
+    parts.push_back(LocalTime(job.next_run_time()));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
 std::string JobText(const v1::Job& job, absl::Time now) {
   std::string text;
   AddField(text, "job", job.name());
@@ -325,11 +341,8 @@ std::string JobText(const v1::Job& job, absl::Time now) {
   } else if (job.has_expire_time()) {
     AddField(text, "expires", LocalTime(job.expire_time()));
   }
-  if (job.has_next_run_time()) {
-    AddField(text, "runs", absl::StrCat("from ", LocalTime(job.next_run_time())));
-  }
-  if (!job.waits_for().empty()) {
-    AddField(text, "waits for", job.waits_for());
+  if (const std::string waits = WaitsForText(job); !waits.empty()) {
+    AddField(text, "waits for", waits);
   }
   if (!job.spec().run_window().empty()) {
     AddField(text, "window", job.spec().run_window());
@@ -354,11 +367,20 @@ std::string JobText(const v1::Job& job, absl::Time now) {
 std::string JobsTable(const std::vector<v1::Job>& jobs, absl::Time now) {
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "STATE", "DONE", "FAILED", "MODEL", "CREATED"}};
+  const bool any_waits = std::any_of(jobs.begin(), jobs.end(), [](const v1::Job& job) {
+    return !WaitsForText(job).empty();
+  });
+  if (any_waits) {
+    rows.front().push_back("WAITS FOR");
+  }
   for (const v1::Job& job : jobs) {
     rows.push_back({OneLine(job.name()), StateText(job.state()),
                     absl::StrCat(DoneOf(job.counts()), "/", job.counts().total()),
                     absl::StrCat(job.counts().failed()), OneLine(job.spec().model()),
                     AgeText(job.create_time(), now)});
+    if (any_waits) {
+      rows.back().push_back(WaitsForText(job));
+    }
   }
   return Table(rows);
 }
@@ -428,6 +450,8 @@ std::string JobJson(const v1::Job& job) {
                {"expire_time", TimeJson(job.has_expire_time(), job.expire_time())},
                {"next_run_time", TimeJson(job.has_next_run_time(), job.next_run_time())},
                {"waits_for", job.waits_for().empty() ? Json(nullptr) : Json(job.waits_for())},
+               {"waits_for_model",
+                job.waits_for_model().empty() ? Json(nullptr) : Json(job.waits_for_model())},
                {"retry_of", job.retry_of().empty() ? Json(nullptr) : Json(job.retry_of())},
                {"results_expired", job.results_expired()},
                {"error", JobErrorJson(job)},

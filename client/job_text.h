@@ -18,6 +18,10 @@ std::string StateText(v1::JobState state);
 // The state whose StateText this is; UNSPECIFIED for none.
 v1::JobState ParseState(absl::string_view text);
 
+// What an open job waits for before it can run: another job, its model with the reason, a time. Empty
+// for nothing that is known.
+std::string WaitsForText(const v1::Job& job);
+
 // Several lines.
 std::string JobText(const v1::Job& job, absl::Time now);
 std::string JobsTable(const std::vector<v1::Job>& jobs, absl::Time now);

@@ -95,6 +95,11 @@ CLI::Validator IsLogitBias() {
                 "not TOKEN=BIAS, an id and a number from -100 to 100");
 }
 
+CLI::Validator IsNamed() {
+  return Expect([](const std::string& text) { return !text.empty(); },
+                "no name; is a variable of the script empty?");
+}
+
 CLI::Validator IsDuration() {
   return Expect([](const std::string& text) { return ParseDurationText(text).has_value(); },
                 "no duration such as 90s, 10m, 1h30m");

@@ -36,6 +36,8 @@ CLI::Validator IsBetween(double low, double high);
 CLI::Validator IsShare();
 // TOKEN=BIAS: a token id and a number from -100 to 100.
 CLI::Validator IsLogitBias();
+// Not empty, as what a script writes from a variable that is not set.
+CLI::Validator IsNamed();
 CLI::Validator IsDuration();
 CLI::Validator IsStartTime();
 CLI::Validator IsLabel();

@@ -25,6 +25,26 @@ std::string Rate(double tokens_per_second) {
                                  : absl::StrFormat("%.1f", tokens_per_second);
 }
 
+// ", ETA 3m20s (3m05s to 4m10s)"; of what may end at any moment only the latest time is of use.
+std::string EtaText(const v1::Progress& progress) {
+  if (!progress.has_eta()) {
+    return "";
+  }
+  const auto text = [](const google::protobuf::Duration& left) {
+    return ShortDuration(absl::Seconds(left.seconds()));
+  };
+  if (progress.eta().seconds() <= 0) {
+    return progress.eta_high().seconds() > 0
+               ? absl::StrCat(", ETA under ", text(progress.eta_high()))
+               : "";
+  }
+  std::string eta = absl::StrCat(", ETA ", text(progress.eta()));
+  if (progress.has_eta_low() && progress.has_eta_high()) {
+    absl::StrAppend(&eta, " (", text(progress.eta_low()), " to ", text(progress.eta_high()), ")");
+  }
+  return eta;
+}
+
 }  // namespace
 
 int64_t DoneOf(const v1::JobCounts& counts) {
@@ -44,26 +64,25 @@ std::string ProgressText(const v1::Job& job, bool with_bar) {
     if (job.state() == v1::JOB_STATE_VALIDATING && counts.total() > 0) {
       absl::StrAppend(&text, " ", 100 * job.progress().checked_requests() / counts.total(), " %");
     }
+  }
+  if (const std::string waits = WaitsForText(job); !waits.empty()) {
+    absl::StrAppend(&text, ", waits for ", waits);
+  }
+  if (job.state() != v1::JOB_STATE_RUNNING) {
     return text;
   }
   const v1::Progress& progress = job.progress();
   if (progress.tokens_per_second() > 0) {
     absl::StrAppend(&text, ", ", Rate(progress.tokens_per_second()), " tokens/s");
   }
-  if (progress.has_eta() && progress.eta().seconds() >= 0) {
-    absl::StrAppend(&text, ", ETA ", ShortDuration(absl::Seconds(progress.eta().seconds())));
-    if (progress.has_eta_low() && progress.has_eta_high()) {
-      absl::StrAppend(&text, " (", ShortDuration(absl::Seconds(progress.eta_low().seconds())),
-                      " to ", ShortDuration(absl::Seconds(progress.eta_high().seconds())), ")");
-    }
-  }
+  absl::StrAppend(&text, EtaText(progress));
   return text;
 }
 
 std::string ShortDuration(absl::Duration duration) {
   const int64_t seconds = std::max<int64_t>(0, absl::ToInt64Seconds(duration));
   if (seconds < 60) {
-    return absl::StrCat(seconds, "s");
+    return seconds == 0 && duration > absl::ZeroDuration() ? "<1s" : absl::StrCat(seconds, "s");
   }
   if (seconds < 3600) {
     return absl::StrFormat("%dm%02ds", seconds / 60, seconds % 60);

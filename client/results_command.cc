@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 
 #include "client/fetch.h"
+#include "client/job_text.h"
 #include "client/output_file.h"
+#include "client/progress.h"
+#include "client/rpc_error.h"
 #include "client/session.h"
 #include "kernels/base/status_macros.h"
 
@@ -28,6 +31,23 @@ absl::StatusOr<int64_t> BeginOutput(const CommandLine& line, const v1::Job& job,
   return file.Begin(wanted);
 }
 
+// Says that there are more results to come than were written.
+ExitCode Unfinished(Session& session, const v1::Job& job, int64_t last_seq) {
+  const CommandLine& line = session.line();
+  const bool to_file = line.output != "-";
+  const std::string next =
+      to_file ? absl::StrCat(" in ", line.output, ".part; the same command goes on there, --follow "
+                             "waits for the end, --partial makes ", line.output, " of what there is")
+              : absl::StrCat("; go on with --after ", last_seq, ", --follow waits for the end");
+  session.console().Error(
+      MakeClientError(absl::StatusCode::kUnavailable, "NOT_FINISHED",
+                      absl::StrCat(job.name(), " is ", StateText(job.state()), ": ",
+                                   GroupedNumber(last_seq), " of ",
+                                   GroupedNumber(job.counts().total()), " results", next)),
+      "");
+  return ExitCode::kUnavailable;
+}
+
 // Advances last_seq, also when it ends with an error.
 absl::StatusOr<ExitCode> Results(Session& session, int64_t& last_seq) {
   const CommandLine& line = session.line();
@@ -46,14 +66,18 @@ absl::StatusOr<ExitCode> Results(Session& session, int64_t& last_seq) {
   ASSIGN_OR_RETURN(const FetchOutcome outcome,
                    FetchResults(session, options, file.get(), last_seq));
   RETURN_IF_ERROR(CheckComplete(job.name(), outcome.end));
-  if (file != nullptr) {
+  // A file that is there is a whole one, unless the caller has asked for a part.
+  const bool is_whole = outcome.end.job_ended || line.partial;
+  if (file != nullptr && is_whole) {
     RETURN_IF_ERROR(file->Finish());
   }
   ASSIGN_OR_RETURN(job, session.client().GetJob(line.job));
+  if (!is_whole) {
+    return Unfinished(session, job, last_seq);
+  }
   const ExitCode code =
       ReportOutcome(session, job, file == nullptr ? "" : line.output, outcome.first_failure);
-  // Someone who did not ask to follow has got what there is.
-  return outcome.end.job_ended || line.follow ? code : ExitCode::kOk;
+  return outcome.end.job_ended ? code : ExitCode::kOk;
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ void EndOnSignals() {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
+ExitCode RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
   LOG(INFO) << "starting " << absl::StrJoin(line.effective, " ");
   std::atomic<bool> fatal{false};
   ServerParts parts;
@@ -150,12 +150,12 @@ int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
     const bool is_config = absl::IsFailedPrecondition(server.status()) ||
                            absl::IsInvalidArgument(server.status()) ||
                            absl::IsNotFound(server.status());
-    return is_config ? kExitConfig : kExitFailure;
+    return is_config ? ExitCode::kConfig : ExitCode::kOther;
   }
   if (const absl::Status written = WriteReadyFile(line.options.ready_file, (*server)->addresses());
       !written.ok()) {
     LOG(ERROR) << "start_refused status=" << written.ToString();
-    return kExitConfig;
+    return ExitCode::kConfig;
   }
   Announce(**server);
   const int signal = WaitForSignal(-1);
@@ -163,7 +163,7 @@ int RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
   DrainWithin(**server, line.options.drain_timeout_s);
   server->reset();
   LOG(INFO) << "stopped";
-  return fatal.load() ? kExitFailure : kExitOk;
+  return fatal.load() ? ExitCode::kOther : ExitCode::kOk;
 }
 
 }  // namespace nightshift

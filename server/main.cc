@@ -15,7 +15,10 @@
 #include "engine/process/serve_engine.h"
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
+#include "kernels/base/exit_code.h"
+#include "kernels/base/file_descriptor.h"
 #include "kernels/base/new_file.h"
+#include "kernels/base/printable_text.h"
 #include "kernels/base/status_macros.h"
 #include "server/daemon.h"
 #include "server/memory_limit.h"
@@ -33,47 +36,39 @@ namespace nightshift {
 namespace {
 
 // For people: one line on stderr.
-int Fail(const char* what, const absl::Status& status, int exit_code) {
-  const std::string message(status.message());
-  std::fprintf(stderr, "nightshiftd: %s: %s\n", what, message.c_str());
+ExitCode Fail(const char* what, const absl::Status& status, ExitCode exit_code) {
+  const std::string message =
+      PrintableText(absl::StrCat(what, ": ", status.message()), LineBreaks::kEscape);
+  std::fprintf(stderr, "nightshiftd: %s\n", message.c_str());
   return exit_code;
 }
-
-int Print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return kExitOk;
+ExitCode Fail(const char* what, const absl::Status& status) {
+  return Fail(what, status, ExitCodeOf(status));
 }
 
-// Exit codes as the client's: 9 input invalid, 10 disk, 1 other.
-int ToolExitCode(const absl::Status& status) {
-  constexpr int kExitInvalidInput = 9;
-  constexpr int kExitDisk = 10;
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAlreadyExists:
-      return kExitInvalidInput;
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kResourceExhausted:
-      return kExitDisk;
-    default:
-      return kExitFailure;
-  }
+void Note(const std::string& text) {
+  std::fprintf(stderr, "%s\n", PrintableText(text, LineBreaks::kEscape).c_str());
 }
 
-int PrintImported(const absl::StatusOr<ImportSummary>& summary, const std::string& source,
-                  const std::string& output) {
+// Names of models and machines come from files: they must not steer the terminal.
+ExitCode Print(const std::string& text) {
+  const std::string printable = PrintableText(text, LineBreaks::kKeep);
+  const bool written = std::fputs(printable.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return written ? ExitCode::kOk : Fail("output", ErrnoStatus("write", "standard output"));
+}
+
+ExitCode PrintImported(const absl::StatusOr<ImportSummary>& summary, const std::string& source,
+                       const std::string& output) {
   if (!summary.ok()) {
-    return Fail("import", summary.status(), ToolExitCode(summary.status()));
+    return Fail("import", summary.status());
   }
   for (const std::string& note : summary->notes) {
-    std::fprintf(stderr, "%s\n", note.c_str());
+    Note(note);
   }
   return Print("imported " + source + " to " + output + "\n");
 }
 
-int Import(const CommandLine& line) {
+ExitCode Import(const CommandLine& line) {
   const ImportOptions options = {.source = line.source,
                                  .output = line.output,
                                  .name = line.name,
@@ -88,6 +83,7 @@ absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
   const bool has_timeline = !line.timeline_path.empty();
   if (has_timeline) {
     RETURN_IF_ERROR(CheckNoFile(line.timeline_path));
+    RETURN_IF_ERROR(CheckWritable(line.timeline_path));
   }
   const RealClock clock;
   const int64_t start_us = clock.MonotonicMicros();
@@ -100,24 +96,24 @@ absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
   return line.json ? BenchJson(line.bench, report) : BenchText(line.bench, report);
 }
 
-int Bench(const CommandLine& line) {
+ExitCode Bench(const CommandLine& line) {
   const auto text = MeasureEngine(line);
-  return text.ok() ? Print(*text) : Fail("bench", text.status(), ToolExitCode(text.status()));
+  return text.ok() ? Print(*text) : Fail("bench", text.status());
 }
 
-int MeasureMachine(const CommandLine& line) {
+ExitCode MeasureMachine(const CommandLine& line) {
   const auto calibration = RunCalibrate(line.calibrate, RealClock());
   if (!calibration.ok()) {
-    return Fail("calibrate", calibration.status(), ToolExitCode(calibration.status()));
+    return Fail("calibrate", calibration.status());
   }
   for (const std::string& note : calibration->notes) {
-    std::fprintf(stderr, "%s\n", note.c_str());
+    Note(note);
   }
   return Print(line.json ? HardwareProfileToJson(calibration->profile)
                          : CalibrationText(line.calibrate, *calibration));
 }
 
-int PrintPlan(const PlanModelOptions& options) {
+ExitCode PrintPlan(const PlanModelOptions& options) {
   const auto profile = options.hardware.empty() ? LoadHardwareProfile(DefaultHardwarePath())
                                                 : FindHardwareProfile(options.hardware);
   // That a plan by published figures is for another machine is what was asked for.
@@ -128,45 +124,46 @@ int PrintPlan(const PlanModelOptions& options) {
         is_pack ? options.model
                 : std::filesystem::path(DefaultHardwarePath()).parent_path().string();
     const std::string note = ProfileNote(options.hardware, *profile, folder, MemoryLimitBytes());
-    std::fprintf(stderr, "%s%s", note.c_str(), note.empty() ? "" : "\n");
+    if (!note.empty()) {
+      Note(note);
+    }
   }
   const auto text = PlanModel(options);
-  return text.ok() ? Print(*text) : Fail("plan", text.status(), ToolExitCode(text.status()));
+  return text.ok() ? Print(*text) : Fail("plan", text.status());
 }
 
-// What the parser cannot see: whether the packs that the options name can be served.
-int CheckConfig(const Options& options) {
-  const absl::Status status = Server::CheckPacks(options);
-  return status.ok() ? Print("options are valid\n") : Fail("options", status, kExitConfig);
+// What the parser cannot see: whether packs, hardware profile and folders are as the options say.
+ExitCode CheckConfig(const Options& options) {
+  const absl::Status status = Server::Check(options);
+  return status.ok() ? Print("options are valid\n") : Fail("options", status, ExitCode::kConfig);
 }
 
-int ShowPack(const CommandLine& line) {
+ExitCode ShowPack(const CommandLine& line) {
   const auto text = ShowModel(line.pack, line.json ? ShowFormat::kJson : ShowFormat::kText);
-  return text.ok() ? Print(*text) : Fail("model show", text.status(), ToolExitCode(text.status()));
+  return text.ok() ? Print(*text) : Fail("model show", text.status());
 }
 
-int VerifyPack(const CommandLine& line) {
+ExitCode VerifyPack(const CommandLine& line) {
   const auto report = VerifyModel(line.pack);
   if (!report.ok()) {
-    return Fail("model verify", report.status(), ToolExitCode(report.status()));
+    return Fail("model verify", report.status());
   }
   for (const std::string& problem : report->problems) {
-    std::fprintf(stderr, "%s\n", problem.c_str());
+    Note(problem);
   }
   if (!report->ok()) {
     return Fail("model verify",
-                absl::DataLossError(absl::StrCat(report->num_problems, " problems in ", line.pack)),
-                ToolExitCode(absl::DataLossError("")));
+                absl::DataLossError(absl::StrCat(report->num_problems, " problems in ", line.pack)));
   }
   return Print(
       absl::StrCat("verified ", report->shards, " shards, ", report->bytes, " bytes: good\n"));
 }
 
-int Run(int argc, const char* const* argv) {
+ExitCode Run(int argc, const char* const* argv) {
   const auto line = ReadCommandLine(argc, argv);
   if (!line.ok()) {
     const bool is_tool = argc > 1 && argv[1][0] != '-';
-    return Fail("options", line.status(), is_tool ? kExitUsage : kExitConfig);
+    return Fail("options", line.status(), is_tool ? ExitCode::kUsage : ExitCode::kConfig);
   }
   if (line->command != Command::kServe) {
     EndOnSignals();
@@ -196,7 +193,7 @@ int Run(int argc, const char* const* argv) {
     case Command::kModelVerify:
       return VerifyPack(*line);
   }
-  return kExitFailure;
+  return ExitCode::kOther;
 }
 
 }  // namespace
@@ -206,5 +203,5 @@ int main(int argc, char** argv) {
   nightshift::PrepareProcess();
   return nightshift::IsEngineProcess(argc, argv)
              ? nightshift::RunEngineProcess(nightshift::Engine::Create)
-             : nightshift::Run(argc, argv);
+             : static_cast<int>(nightshift::Run(argc, argv));
 }

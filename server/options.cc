@@ -15,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
+#include "kernels/base/exit_code.h"
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
 #include "server/memory_limit.h"
@@ -68,6 +69,7 @@ class Declaration {
  public:
   Declaration(CommandLine& line, Written& written)
       : app_("Runs batch jobs of language models that do not fit in memory.", "nightshiftd") {
+    app_.footer(kExitCodesText);
     DeclareServing(line.options, written);
     DeclareImport(line, written);
     DeclareModelTools(line);
@@ -451,7 +453,7 @@ absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--compute-type is ", text, ", must be f32, bf16 or int8"));
+      absl::StrCat("--compute-type is \"", text, "\", must be f32, bf16 or int8"));
 }
 
 absl::StatusOr<v1::CompressionChoice> ReadKvType(const std::string& text, bool may_be_auto) {
@@ -493,7 +495,7 @@ absl::Status Resolve(const Written& written, Options& options) {
   ASSIGN_OR_RETURN(options.tiers, ReadTierFlags(tiers));
   if (written.plans != "auto" && written.plans != "off") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--plan is ", written.plans, ", must be auto or off"));
+        absl::StrCat("--plan is \"", written.plans, "\", must be auto or off"));
   }
   options.plans = written.plans == "auto";
   if (written.memory_budget.empty()) {
@@ -522,8 +524,8 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
       }
     }
     if (!engine.disk_backend) {
-      return absl::InvalidArgumentError(absl::StrCat("--disk-backend is ", written.disk_backend,
-                                                     ", must be io_uring or threads"));
+      return absl::InvalidArgumentError(absl::StrCat("--disk-backend is \"", written.disk_backend,
+                                                     "\", must be io_uring or threads"));
     }
   }
   return bench.Validate();

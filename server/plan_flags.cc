@@ -12,7 +12,7 @@ namespace nightshift {
 namespace {
 
 absl::Status WrongFlag(const char* key, const std::string& text, const char* must) {
-  return absl::InvalidArgumentError(absl::StrCat("--", key, " is ", text, ", must be ", must));
+  return absl::InvalidArgumentError(absl::StrCat("--", key, " is \"", text, "\", must be ", must));
 }
 
 absl::Status ReadDuration(const char* key, const std::string& text,

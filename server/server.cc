@@ -73,6 +73,11 @@ RunnerOptions MakeRunnerOptions(const Options& options, const ParseLimits& limit
   return runner;
 }
 
+absl::Status OfOption(absl::string_view option, const absl::Status& status) {
+  return status.ok() ? status
+                     : absl::Status(status.code(), absl::StrCat(option, ": ", status.message()));
+}
+
 // What to plan with: the profile that is asked for, or this machine's if there is one.
 absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
   if (!options.plans) {
@@ -83,7 +88,7 @@ absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
                                                 ? LoadHardwareProfile(DefaultHardwarePath())
                                                 : FindHardwareProfile(options.hardware);
   if (!options.hardware.empty()) {
-    RETURN_IF_ERROR(profile.status());
+    RETURN_IF_ERROR(OfOption(absl::StrCat("--hardware ", options.hardware), profile.status()));
   }
   if (!profile.ok()) {
     runner.why_no_hardware = absl::StrCat(profile.status().message(),
@@ -125,9 +130,21 @@ v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const s
   return info;
 }
 
-}  // namespace
+// A file is no disk that may yet be mounted.
+absl::Status RefuseFiles(const std::vector<std::string>& packs) {
+  for (const std::string& pack : packs) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(pack, error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--model ", pack, " is a file, not a pack; make one of it: nightshift import ",
+                       pack, " --output PACK"));
+    }
+  }
+  return absl::OkStatus();
+}
 
-absl::Status Server::CheckPacks(const Options& options) {
+absl::Status CheckPacks(const Options& options) {
+  RETURN_IF_ERROR(RefuseFiles(options.models));
   std::error_code error;
   if (!options.models_directory.empty() &&
       !std::filesystem::is_directory(options.models_directory, error)) {
@@ -135,16 +152,55 @@ absl::Status Server::CheckPacks(const Options& options) {
                                             ": no such folder; make it and import packs to it"));
   }
   for (const CatalogModel& model : ModelCatalog(options.models, options.models_directory).List()) {
-    RETURN_IF_ERROR(model.status);
+    RETURN_IF_ERROR(OfOption(absl::StrCat("pack ", model.path), model.status));
+  }
+  return absl::OkStatus();
+}
+
+// Says at once what a job would be told hours later.
+void LogUnservable(const ModelCatalog& catalog) {
+  int64_t num_ready = 0;
+  for (const CatalogModel& model : catalog.List()) {
+    if (model.status.ok()) {
+      ++num_ready;
+    } else if (model.is_away()) {
+      LOG(ERROR) << "model_away model=" << model.name << " path=" << model.path << " reason=\""
+                 << model.status.message()
+                 << "\" action=\"its jobs wait until the pack is there; new ones are refused\"";
+    } else {
+      LOG(ERROR) << "model_unusable model=" << model.name << " path=" << model.path
+                 << " error=\"" << model.status.message() << "\"";
+    }
+  }
+  if (num_ready == 0) {
+    LOG(WARNING) << "no_model action=\"every job is refused until there is a pack: nightshift import; "
+                    "--models DIR finds it without a restart\"";
+  }
+}
+
+}  // namespace
+
+absl::Status Server::Check(const Options& options) {
+  RETURN_IF_ERROR(CheckPacks(options));
+  RunnerOptions runner;
+  RETURN_IF_ERROR(FindHardware(options, runner));
+  RETURN_IF_ERROR(OfOption("--state-dir", StateDirectory::Check(options.state_directory)));
+  const std::string& spill = options.tiers.spill_folder;
+  std::error_code error;
+  if (!spill.empty() && spill != options.state_directory &&
+      !std::filesystem::is_directory(spill, error)) {
+    return absl::NotFoundError(
+        absl::StrCat("--spill-folder ", spill, ": no such folder; make it on a fast disk"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, ServerParts parts) {
+  RETURN_IF_ERROR(RefuseFiles(options.models));
   std::unique_ptr<Server> server(new Server());
   RETURN_IF_ERROR(server->OpenStore(options, parts));
   server->catalog_ = std::make_unique<ModelCatalog>(options.models, options.models_directory);
-  server->catalog_->Rescan();
+  LogUnservable(*server->catalog_);
   RunnerOptions runner =
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
   RETURN_IF_ERROR(FindHardware(options, runner));

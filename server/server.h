@@ -51,8 +51,10 @@ class Server {
   // state directory or the address, newer store), INVALID_ARGUMENT, DATA_LOSS (store), with what to
   // do.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options, ServerParts parts);
-  // Whether every pack that the options name can be served. Errors: NOT_FOUND, or the first pack's.
-  static absl::Status CheckPacks(const Options& options);
+  // What of the options only the machine can tell: whether every pack that they name can be served,
+  // the hardware profile read, the state directory used; whether the folder of spilled data is there. Makes nothing, and may
+  // be asked beside a daemon that runs. Errors: the first one, naming its option.
+  static absl::Status Check(const Options& options);
   // Drains, if that was not done.
   ~Server();
   Server(const Server&) = delete;

@@ -15,7 +15,7 @@ namespace nightshift {
 namespace {
 
 absl::Status WrongFlag(const char* key, const std::string& text, const std::string& must) {
-  return absl::InvalidArgumentError(absl::StrCat("--", key, " is ", text, ", must be ", must));
+  return absl::InvalidArgumentError(absl::StrCat("--", key, " is \"", text, "\", must be ", must));
 }
 
 absl::Status ReadRate(const char* key, const std::string& text, double& bytes_per_s) {

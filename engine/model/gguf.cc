@@ -243,7 +243,12 @@ absl::Status PlaceTensors(std::vector<SourceTensor>& tensors, int64_t data_begin
   int64_t next = 0;
   for (SourceTensor& tensor : tensors) {
     const int64_t bytes = tensor.rows * tensor.row_bytes;
-    if (tensor.offset != next || bytes > data_bytes - next) {
+    if (tensor.offset == next && bytes > data_bytes - next) {
+      return absl::DataLossError(absl::StrCat(
+          file.path(), " is cut off: it ends at byte ", file.bytes(), ", and tensor ", tensor.name,
+          " begins at byte ", data_begin + next, " and takes ", bytes, "; fetch the file again"));
+    }
+    if (tensor.offset != next) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.path(), ": tensor ", tensor.name, " lies at ", tensor.offset, " + ",
                        bytes, " of ", data_bytes, " bytes of data; ", next, " is its place"));

@@ -37,7 +37,8 @@ void GgufCursor::Take(void* target, size_t bytes) {
   }
   if (size > remaining()) {
     status_ = absl::DataLossError(
-        absl::StrCat(file_.path(), " ends at byte ", file_.bytes(), ", in the middle of its head"));
+        absl::StrCat(file_.path(), " ends at byte ", file_.bytes(),
+                                            ", in the middle of its head; is it cut off?"));
     return;
   }
   const int64_t buffer_end = buffer_begin_ + static_cast<int64_t>(buffer_.size());
@@ -59,7 +60,10 @@ int64_t GgufCursor::Count(int64_t element_bytes, int64_t limit, const char* what
   const uint64_t count = Number<uint64_t>();
   const int64_t bound = std::min(limit, remaining() / element_bytes);
   if (ok() && count > static_cast<uint64_t>(bound)) {
-    Refuse(absl::StrCat(count, " ", what, ", at most ", bound, " are possible"));
+    Refuse(absl::StrCat(count, " ", what, ", at most ", bound, " are possible",
+                        bound < limit ? absl::StrCat(": the file ends at byte ", file_.bytes(),
+                                                     "; is it cut off?")
+                                      : ""));
   }
   return ok() ? static_cast<int64_t>(count) : 0;
 }

@@ -31,8 +31,8 @@ struct ImportedPack {
 // Checks free disk, writes aside, syncs and renames: the pack is there whole or not at all.
 // Bounded memory, see WriteTensors.
 // Errors: INVALID_ARGUMENT (tensors that do not fit the model or the types asked for),
-// ALREADY_EXISTS (output), FAILED_PRECONDITION (no room, no access; with numbers), DATA_LOSS
-// (source).
+// ALREADY_EXISTS (output), RESOURCE_EXHAUSTED (no room; with numbers), FAILED_PRECONDITION (no
+// access), DATA_LOSS (source).
 absl::StatusOr<ImportedPack> ImportPack(const Checkpoint& checkpoint,
                                         const PackImportOptions& options);
 

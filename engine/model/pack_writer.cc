@@ -21,8 +21,9 @@ namespace nightshift {
 namespace {
 
 absl::Status WriteError(const std::string& path, const char* name, int error) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("writing ", path, "/", name, ": ", std::strerror(error)));
+  const std::string message = absl::StrCat("writing ", path, "/", name, ": ", std::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? absl::ResourceExhaustedError(message)
+                                            : absl::FailedPreconditionError(message);
 }
 
 // Returns 0 or an errno.

@@ -44,7 +44,7 @@ class PackWriter {
   // `source_type`: TensorEntry::source_type.
   void BeginTensor(const TensorSpec& spec, DType dtype, const std::string& source_type);
   // The next `outputs` rows of the tensor, as the pack stores them.
-  // Errors: FAILED_PRECONDITION with the system's reason (a full disk).
+  // Errors: RESOURCE_EXHAUSTED (a full disk), FAILED_PRECONDITION, with the system's reason.
   absl::Status AppendShard(int64_t outputs, std::span<const std::byte> bytes);
   absl::Status WriteTokenizerJson(const std::string& text);
   absl::Status WriteChatTemplate(const std::string& text);

@@ -47,6 +47,9 @@ std::string NameOf(const std::string& path) {
 
 absl::Status SystemError(const std::string& what, int error) {
   const std::string message = absl::StrCat(what, ": ", std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT) {
+    return absl::ResourceExhaustedError(message);
+  }
   return error == EEXIST || error == ENOTEMPTY ? absl::AlreadyExistsError(message)
                                                : absl::FailedPreconditionError(message);
 }
@@ -139,9 +142,9 @@ absl::Status CheckFreeDisk(const std::string& path, int64_t bytes) {
   }
   const uint64_t free_bytes = information.f_bavail * information.f_frsize;
   if (bytes < 0 || static_cast<uint64_t>(bytes) > free_bytes) {
-    return absl::FailedPreconditionError(absl::StrCat("writing ", path, " takes ", bytes,
-                                                      " bytes, ", parent, " has ", free_bytes,
-                                                      " free; free some or choose another disk"));
+    return absl::ResourceExhaustedError(absl::StrCat("writing ", path, " takes ", bytes, " bytes, ",
+                                                     parent, " has ", free_bytes,
+                                                     " free; free some or choose another disk"));
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,7 @@ namespace nightshift {
 bool IsPartialFolder(absl::string_view path);
 
 // OK when the file system of `path` (which may not exist; its parent must) has room for `bytes`.
-// Errors: FAILED_PRECONDITION with the numbers.
+// Errors: RESOURCE_EXHAUSTED with the numbers.
 absl::Status CheckFreeDisk(const std::string& path, int64_t bytes);
 
 // Fills TARGET.partial-PID beside TARGET. The folder is locked (flock) while its owner lives, which
@@ -24,7 +24,8 @@ absl::Status CheckFreeDisk(const std::string& path, int64_t bytes);
 class PartialFolder {
  public:
   // Removes leftovers of earlier attempts at the same target, then makes the folder, mode 0700.
-  // Errors: ALREADY_EXISTS (target is there), FAILED_PRECONDITION (no access, parent missing).
+  // Errors: ALREADY_EXISTS (target is there), FAILED_PRECONDITION (no access), NOT_FOUND
+  // (no parent).
   static absl::StatusOr<std::unique_ptr<PartialFolder>> Create(const std::string& target);
 
   PartialFolder(std::string target, std::string path, int fd);
@@ -38,7 +39,7 @@ class PartialFolder {
   // Descriptor of the folder, for openat.
   int fd() const { return fd_; }
   // Syncs the folder, renames it to the target and syncs the parent. Files must be synced before.
-  // Errors: ALREADY_EXISTS, FAILED_PRECONDITION with the system's reason.
+  // Errors: ALREADY_EXISTS, RESOURCE_EXHAUSTED, FAILED_PRECONDITION with the system's reason.
   absl::Status Publish();
 
  private:

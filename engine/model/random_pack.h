@@ -34,7 +34,8 @@ struct RandomPackOptions {
 // Norms are 1, biases small.
 //
 // Checks free disk, writes aside, syncs and renames, as ImportPack. Memory: one shard.
-// Errors: ALREADY_EXISTS (output), FAILED_PRECONDITION (no room, with numbers; no access).
+// Errors: ALREADY_EXISTS (output), RESOURCE_EXHAUSTED (no room, with numbers), FAILED_PRECONDITION
+// (no access).
 absl::StatusOr<PackManifest> WriteRandomPack(const RandomPackOptions& options);
 
 }  // namespace nightshift

@@ -77,19 +77,13 @@ std::string WhyStale(const HardwareProfile& profile, const MachineFacts& machine
   return FingerprintDifference(profile.fingerprint, Fingerprint(facts));
 }
 
-absl::Status CheckHardwarePath(const std::string& path) {
+absl::Status PrepareHardwarePath(const std::string& path) {
   const absl::StatusOr<HardwareProfile> older = LoadHardwareProfile(path);
   if (!older.ok() && !absl::IsNotFound(older.status())) {
     return absl::AlreadyExistsError(
         absl::StrCat("write a hardware profile to ", path, ": there is something that is none (",
                      older.status().message(), "); remove it or name another file"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile& profile) {
-  RETURN_IF_ERROR(ValidateHardwareProfile(profile));
-  RETURN_IF_ERROR(CheckHardwarePath(path));
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) {
@@ -99,6 +93,12 @@ absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile
     return absl::FailedPreconditionError(
         absl::StrCat("make the folder ", folder.string(), ": ", error.message()));
   }
+  return CheckWritable(path);
+}
+
+absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile& profile) {
+  RETURN_IF_ERROR(ValidateHardwareProfile(profile));
+  RETURN_IF_ERROR(PrepareHardwarePath(path));
   return ReplaceFile(path, HardwareProfileToJson(profile));
 }
 

@@ -29,12 +29,13 @@ absl::StatusOr<HardwareProfile> FindHardwareProfile(const std::string& name_or_p
 // process would compute on.
 std::string WhyStale(const HardwareProfile& profile, const MachineFacts& machine);
 
-// OK when a profile can be written to the path: nothing is there, or an older profile. Errors:
-// ALREADY_EXISTS.
-absl::Status CheckHardwarePath(const std::string& path);
+// Makes the folder that a profile's path lies in, and tries to write there: OK when a profile can be
+// stored, in place of an older one or where nothing is. Errors: ALREADY_EXISTS; INVALID_ARGUMENT (a
+// folder); as errno.
+absl::Status PrepareHardwarePath(const std::string& path);
 
-// Writes the file whole or not at all, with the folder that it lies in, in place of an older
-// profile but of nothing else. Errors: as CheckHardwarePath; as errno.
+// Writes the file whole or not at all, in place of an older profile but of nothing else. Errors: as
+// PrepareHardwarePath.
 absl::Status StoreHardwareProfile(const std::string& path, const HardwareProfile& profile);
 
 // A profile's refinement, kept in a file of its own. Errors: NOT_FOUND; as RefinementFromJson,

@@ -24,6 +24,11 @@ constexpr int64_t kBlocks = 4;
 constexpr size_t kMostClasses = 64;
 // Visits of a held request by a sweep: what running a job through is bounded by, to about a second.
 constexpr double kMostVisits = 3e6;
+// What even a single block may take of them, about half a minute, and of memory.
+constexpr double kMostVisitsOfBlock = 1e8;
+constexpr double kMostRequests = 2'097'152;
+// A third of what virtual time in nanoseconds can tell, of all lanes together.
+constexpr double kMostSweepSeconds = 1e9;
 // Steps that are run, of all kinds of sweeps together.
 constexpr double kMostSteps = 1.5e6;
 
@@ -40,7 +45,9 @@ class Simulation {
  public:
   Simulation(const SimulatedMachine& machine, const EngineOptions& options,
              const WorkloadProfile& workload, MemoryPlan plan)
-      : options_(options),
+      : name_(machine.name),
+        hardware_name_(machine.hardware.name),
+        options_(options),
         workload_(workload),
         plan_(std::move(plan)),
         config_(machine.manifest.config),
@@ -74,20 +81,44 @@ class Simulation {
     return std::clamp<int64_t>(plan_.kv_pages.total() / each, 1, options_.max_block_requests);
   }
 
-  // Requests that are run through.
-  int64_t RequestsToRun(const KvPageNeeds& needs) const {
+  // Requests that are run through. INVALID_ARGUMENT: a block is too much.
+  absl::StatusOr<int64_t> RequestsToRun(const KvPageNeeds& needs) const {
     const int64_t block = BlockRequests(needs);
     const double chunk = static_cast<double>(LongestSpan(options_));
     const double sweeps_each =
-        std::ceil(workload_.mean_prompt_tokens() / chunk) + workload_.mean_output_tokens();
-    const double blocks =
-        std::clamp(kMostVisits / (static_cast<double>(block) * std::max(sweeps_each, 1.0)), 1.0,
-                   static_cast<double>(kBlocks));
-    const int64_t requests = static_cast<int64_t>(std::ceil(blocks * static_cast<double>(block)));
-    return std::min(workload_.requests(), requests);
+        std::max(std::ceil(workload_.mean_prompt_tokens() / chunk) + workload_.mean_output_tokens(),
+                 1.0);
+    const double blocks = std::clamp(kMostVisits / (static_cast<double>(block) * sweeps_each), 1.0,
+                                     static_cast<double>(kBlocks));
+    const int64_t of_blocks = static_cast<int64_t>(std::ceil(blocks * static_cast<double>(block)));
+    const int64_t requests = std::min(workload_.requests(), of_blocks);
+    const double most = std::min(kMostRequests, kMostVisitsOfBlock / sweeps_each);
+    if (static_cast<double>(requests) > most) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "simulate ", name_, ": a block of ", requests, " requests of ", sweeps_each,
+          " sweeps each; at most ", std::floor(most),
+          " such requests are simulated, so give a smaller block"));
+    }
+    return requests;
+  }
+
+  // OK for a sweep whose time can be told.
+  absl::Status CheckTime(const JobSweep& sweep) const {
+    double seconds = 0.0;
+    for (const double of_lane : sweep.lanes) {
+      seconds += of_lane;
+    }
+    if (seconds <= kMostSweepSeconds) {  // not for NaN
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("simulate ", name_, ": a sweep of its block takes ", seconds,
+                     " s by the rates of the profile ", hardware_name_, "; at most ",
+                     kMostSweepSeconds, " s (32 years) are simulated"));
   }
 
   absl::Status RunFlow() {
+    ASSIGN_OR_RETURN(requests_, RequestsToRun(layers_.Needs(LongestSpan(options_))));
     const FlowOptions flow_options{.max_block_requests = options_.max_block_requests,
                                    .limits = {.max_sweep_tokens = options_.max_sweep_tokens,
                                               .prompt_chunk_tokens = options_.prompt_chunk_tokens,
@@ -95,13 +126,13 @@ class Simulation {
                                               .max_batch_pages = plan_.executor.kv.pages_per_slot},
                                    .schedule = options_.tiers.schedule,
                                    .pages = plan_.kv_pages,
-                                   .requests = RequestsToRun(layers_.Needs(LongestSpan(options_)))};
+                                   .requests = requests_};
     ASSIGN_OR_RETURN(RequestFlow flow, RequestFlow::Create(workload_, flow_options, layers_));
-    requests_ = flow_options.requests;
     while (std::optional<SweepSchedule> schedule = flow.Begin()) {
       JobSweep& sweep = sweeps_.emplace_back();
       sweep.load = costs_.Load(*schedule, flow.held(), plan_.executor);
       sweep.lanes = costs_.SecondsOf(sweep.load);
+      RETURN_IF_ERROR(CheckTime(sweep));
       for (const double seconds : sweep.lanes) {
         sweep.bound =
             options_.tiers.overlap ? std::max(sweep.bound, seconds) : sweep.bound + seconds;
@@ -199,6 +230,8 @@ class Simulation {
     return run;
   }
 
+  const std::string& name_;
+  const std::string& hardware_name_;
   const EngineOptions& options_;
   const WorkloadProfile& workload_;
   const MemoryPlan plan_;

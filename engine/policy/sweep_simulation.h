@@ -54,7 +54,8 @@ struct SimulatedRun {
   KvPages most_pages;
 };
 
-// Errors: INVALID_ARGUMENT (workload, options, profile); RESOURCE_EXHAUSTED as PlanMemory, or when
+// Errors: INVALID_ARGUMENT (workload, options, profile; a block of more than 2,097,152 requests or 1e8
+// visits of requests by sweeps; a sweep of more than 1e9 s); RESOURCE_EXHAUSTED as PlanMemory, or when
 // a request does not fit.
 absl::StatusOr<SimulatedRun> SimulateRun(const SimulatedMachine& machine,
                                          const WorkloadProfile& workload);

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "kernels/base/printable_text.h"
+
 namespace nightshift {
 namespace {
 
@@ -32,7 +34,8 @@ LogLine::~LogLine() {
   std::strftime(time_text, sizeof(time_text), "%Y-%m-%dT%H:%M:%S", &utc);
   // One fprintf a line: stdio locks the stream, so lines of threads do not mix.
   std::fprintf(stderr, "%c %s.%03dZ %s\n", LevelLetter(level_), time_text,
-               static_cast<int>(millis), stream_.str().c_str());
+               static_cast<int>(millis),
+               PrintableText(stream_.str(), LineBreaks::kEscape).c_str());
 }
 
 }  // namespace nightshift

@@ -28,6 +28,21 @@ absl::Status WriteNewFile(const std::string& path, absl::string_view bytes) {
   return ReplaceFile(path, bytes);
 }
 
+absl::Status CheckWritable(const std::string& path) {
+  const std::string aside = path + ".part";
+  struct stat info = {};
+  if (path.empty() || path.back() == '/' ||
+      (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("write \"", path, "\": it names no file but a folder; name a file"));
+  }
+  const FileDescriptor fd(open(aside.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (fd.get() < 0) {
+    return ErrnoStatus("open", aside);
+  }
+  return unlink(aside.c_str()) == 0 ? absl::OkStatus() : ErrnoStatus("remove", aside);
+}
+
 absl::Status ReplaceFile(const std::string& path, absl::string_view bytes) {
   const std::string aside = path + ".part";
   const FileDescriptor fd(open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

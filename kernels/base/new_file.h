@@ -19,4 +19,8 @@ absl::Status WriteNewFile(const std::string& path, absl::string_view bytes);
 // new ones.
 absl::Status ReplaceFile(const std::string& path, absl::string_view bytes);
 
+// Whether ReplaceFile could write to `path`, found out by making PATH.part and removing it; what is
+// at `path` stays. For asking before long work whose result goes there. Errors: as errno.
+absl::Status CheckWritable(const std::string& path);
+
 }  // namespace nightshift

@@ -47,15 +47,16 @@ absl::Status ReadCustomId(const json& row, const ParseLimits& limits, std::strin
 }
 
 // The plain form: optional, a string or a whole number, as "id" or "custom_id".
-absl::Status ReadPlainId(const json& row, const ParseLimits& limits, std::string& id) {
-  const json* plain = FindField(row, "id");
-  const json* custom = FindField(row, "custom_id");
+absl::Status ReadPlainId(const json& line, const ParseLimits& limits, ParsedRow& row) {
+  std::string& id = *row.request.mutable_custom_id();
+  const json* plain = FindField(line, "id");
+  const json* custom = FindField(line, "custom_id");
   if (plain != nullptr && custom != nullptr) {
     return RowError(reason::kFieldInvalid, row_code::kInvalidCustomId, "custom_id",
                     "given beside id, which means the same");
   }
   const json* field = plain != nullptr ? plain : custom;
-  const char* name = plain != nullptr ? "id" : "custom_id";
+  row.id_field = plain != nullptr ? "id" : "custom_id";
   if (field == nullptr) {
     return absl::OkStatus();
   }
@@ -68,10 +69,10 @@ absl::Status ReadPlainId(const json& row, const ParseLimits& limits, std::string
     return absl::OkStatus();
   }
   if (!field->is_string()) {
-    return RowError(reason::kFieldInvalid, row_code::kInvalidCustomId, name,
+    return RowError(reason::kFieldInvalid, row_code::kInvalidCustomId, row.id_field,
                     absl::StrCat("must be a string or a whole number, is ", field->type_name()));
   }
-  RETURN_IF_ERROR(CheckCustomId(field->get_ref<const std::string&>(), name, limits));
+  RETURN_IF_ERROR(CheckCustomId(field->get_ref<const std::string&>(), row.id_field, limits));
   id = field->get_ref<const std::string&>();
   return absl::OkStatus();
 }
@@ -162,7 +163,7 @@ absl::Status ReadOpenAiRow(const json& line, absl::string_view bytes, const Pars
 absl::Status ReadPlainRow(const json& line, absl::string_view bytes, const ParseLimits& limits,
                           ParsedRow& row) {
   row.request.set_form(v1::REQUEST_FORM_PLAIN);
-  RETURN_IF_ERROR(ReadPlainId(line, limits, *row.request.mutable_custom_id()));
+  RETURN_IF_ERROR(ReadPlainId(line, limits, row));
   return ReadBody(line, bytes, RowKind::kPlain, limits, row);
 }
 

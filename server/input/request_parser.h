@@ -25,6 +25,8 @@ struct ParsedRow {
   absl::Status status;
   // The model that the row's body names; empty for none.
   std::string model;
+  // What the row calls its custom_id: that, or "id".
+  const char* id_field = "custom_id";
   // Fields that nobody reads.
   int64_t ignored_fields = 0;
 };

@@ -98,9 +98,10 @@ absl::Status MakeError(absl::StatusCode code, absl::string_view reason, absl::st
 }
 
 absl::Status MakeFieldError(absl::string_view reason,
-                            const std::vector<FieldViolation>& violations) {
-  const int64_t count = static_cast<int64_t>(violations.size());
-  const int64_t told = std::min(count, kMaxFieldViolations);
+                            const std::vector<FieldViolation>& violations, int64_t total) {
+  const int64_t given = static_cast<int64_t>(violations.size());
+  const int64_t count = std::max(given, total);
+  const int64_t told = std::min(given, kMaxFieldViolations);
   // All violations together stay below half of what a status may weigh.
   const int64_t text_bytes = kMaxRpcStatusBytes / 4 / std::max<int64_t>(told, 1);
   google::rpc::BadRequest bad_request;

@@ -69,10 +69,10 @@ struct FieldViolation {
   std::string description;
 };
 // Makes INVALID_ARGUMENT with ErrorInfo and BadRequest; the message is the first violation's
-// "field: description". Beyond kMaxFieldViolations only their number is told. `violations` is not
-// empty.
+// "field: description". Beyond kMaxFieldViolations only their number is told: `total`, when the
+// caller knows of more than `violations`. These are not empty.
 absl::Status MakeFieldError(absl::string_view reason,
-                            const std::vector<FieldViolation>& violations);
+                            const std::vector<FieldViolation>& violations, int64_t total = 0);
 
 // The same error with a RetryInfo: how long a caller should wait before it tries again.
 absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms);

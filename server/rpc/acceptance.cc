@@ -65,7 +65,7 @@ absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string&
     return MakeError(absl::StatusCode::kNotFound, reason::kModelNotFound, model.status().message(),
                      {{"model", name}});
   }
-  if (absl::IsFailedPrecondition(model.status())) {
+  if (!model.ok()) {  // a caller who comes again soon finds no other pack
     return MakeError(absl::StatusCode::kFailedPrecondition, reason::kModelUnavailable,
                      model.status().message(), {{"model", name}});
   }
@@ -134,7 +134,7 @@ absl::Status Acceptance::Check(const Submission& submission) const {
   if (!submission.request_id.empty() && !IsUuid(submission.request_id)) {
     return MakeFieldError(reason::kFieldInvalid, {{"request_id", "must be a UUID"}});
   }
-  RETURN_IF_ERROR(CheckSpec(submission.spec, context_.limits.parse));
+  RETURN_IF_ERROR(CheckSpec(submission.spec, context_.limits.parse, context_.clock.WallMicros()));
   return CheckDiskReserve(context_, 0);
 }
 

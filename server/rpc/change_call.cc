@@ -43,7 +43,7 @@ absl::Status ChangeCall::Change(JobStore& store, const std::string& id) const {
     return MakeError(absl::StatusCode::kFailedPrecondition, reason::kStateConflict,
                      absl::StrCat("job ", JobName(id),
                                   IsTerminal(record->state) ? " has ended already (" : " is ending (",
-                                  state, "); ", change_.refused),
+                                  StateText(record->state), "); ", change_.refused),
                      {{"job", JobName(id)}, {"state", state}});
   }
   return changed;

@@ -46,8 +46,10 @@ absl::Status DeleteCall::Delete(JobStore& store, const std::string& id) {
   if (!IsTerminal(record->state) && !request_.force()) {
     const std::string state = v1::JobState_Name(WireState(record->state));
     return MakeError(absl::StatusCode::kFailedPrecondition, reason::kStateConflict,
-                     absl::StrCat("job ", JobName(id), " has not ended (", state,
-                                  "); cancel it first, or delete it with force"),
+                     absl::StrCat("job ", JobName(id), " has not ended (",
+                                  StateText(record->state),
+                                  "); cancel it first, or delete it with force (--force), which "
+                                  "drops its results too"),
                      {{"job", JobName(id)}, {"state", state}});
   }
   input_file_ = record->input_file;

@@ -10,7 +10,6 @@
 #include "kernels/base/checksum.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/file_window.h"
-#include "server/input/request_parser.h"
 #include "server/input/result_builder.h"
 #include "server/input/row_error.h"
 #include "server/rpc/status_bridge.h"
@@ -131,9 +130,14 @@ absl::Status InputScan::FindDuplicates() {
       return absl::OkStatus();  // it has an error already
     }
     ASSIGN_OR_RETURN(const Record first, ReadRecord(first_row));
+    const char* field = "";
+    if (HasRoomForInvalid()) {
+      ASSIGN_OR_RETURN(const ParsedRow parsed, ParseAgain(record));
+      field = parsed.id_field;
+    }
     CountInvalid(row, record.line,
-                 absl::InvalidArgumentError(absl::StrCat("custom_id was used before in ",
-                                                         RowName(first_row, first.line))));
+                 absl::InvalidArgumentError(
+                     absl::StrCat(field, " was used before in ", RowName(first_row, first.line))));
     record.first_row = first_row;
     std::string bytes(sizeof(Record), '\0');
     std::memcpy(bytes.data(), &record, sizeof(record));
@@ -142,10 +146,14 @@ absl::Status InputScan::FindDuplicates() {
   });
 }
 
+bool InputScan::HasRoomForInvalid() const {
+  return static_cast<int64_t>(first_invalid_.size()) < kMaxFieldViolations - 1;
+}
+
 void InputScan::CountInvalid(int64_t index, int64_t line, const absl::Status& status) {
   ++num_invalid_;
   all_too_long_ = all_too_long_ && ErrorReason(status) == reason::kPromptTooLong;
-  if (static_cast<int64_t>(first_invalid_.size()) < kMaxFieldViolations - 1) {
+  if (HasRoomForInvalid()) {
     first_invalid_.push_back({RowName(index, line), std::string(status.message())});
   }
 }
@@ -160,7 +168,7 @@ absl::Status InputScan::Rejection() const {
     violations.push_back({"input", absl::StrCat("has ", untold, " more invalid rows")});
   }
   return MakeFieldError(all_too_long_ ? reason::kPromptTooLong : reason::kInputMalformed,
-                        violations);
+                        violations, num_invalid_);
 }
 
 absl::StatusOr<InputScan::Record> InputScan::ReadRecord(int64_t index) {
@@ -187,17 +195,21 @@ absl::StatusOr<NewRow> InputScan::MakeRow(int64_t index, const Record& record) {
   return row;
 }
 
-absl::StatusOr<std::string> InputScan::DuplicateError(int64_t index, const Record& record) {
+absl::StatusOr<ParsedRow> InputScan::ParseAgain(const Record& record) const {
   ASSIGN_OR_RETURN(const std::string bytes,
                    ReadAt(options_.fd, record.offset, record.length, "input"));
+  return ParseRow(options_.format, bytes, options_.limits);
+}
+
+absl::StatusOr<std::string> InputScan::DuplicateError(int64_t index, const Record& record) {
+  ASSIGN_OR_RETURN(const ParsedRow parsed, ParseAgain(record));
   ASSIGN_OR_RETURN(const Record first, ReadRecord(record.first_row));
-  const ParsedRow parsed = ParseRow(options_.format, bytes, options_.limits);
   const std::string here = RowName(index, record.line);
   const std::string before = RowName(record.first_row, first.line);
   const absl::Status error = MakeError(
       absl::StatusCode::kInvalidArgument, reason::kInputMalformed,
-      absl::StrCat("custom_id of ", here, " was used before in ", before),
-      {{"code", row_code::kDuplicateCustomId}, {"param", "custom_id"}, {"first", before}});
+      absl::StrCat(parsed.id_field, " of ", here, " was used before in ", before),
+      {{"code", row_code::kDuplicateCustomId}, {"param", parsed.id_field}, {"first", before}});
   return BuildErrorResult({.index = index,
                            .line = record.line,
                            .custom_id = parsed.request.custom_id(),

@@ -16,6 +16,7 @@
 #include "server/input/duplicate_finder.h"
 #include "server/input/line_splitter.h"
 #include "server/input/parse_limits.h"
+#include "server/input/request_parser.h"
 #include "server/input/rpc_error.h"
 #include "server/rpc/scratch_file.h"
 #include "server/store/job_store.h"
@@ -64,7 +65,9 @@ class InputScan {
   absl::Status FindDuplicates();
   absl::StatusOr<Record> ReadRecord(int64_t index);
   absl::StatusOr<NewRow> MakeRow(int64_t index, const Record& record);
+  absl::StatusOr<ParsedRow> ParseAgain(const Record& record) const;
   absl::StatusOr<std::string> DuplicateError(int64_t index, const Record& record);
+  bool HasRoomForInvalid() const;  // one more to be told of
   void CountInvalid(int64_t index, int64_t line, const absl::Status& status);
 
   const InputScanOptions options_;

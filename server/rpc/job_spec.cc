@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 #include "kernels/base/status_macros.h"
 #include "server/input/request_check.h"
@@ -24,7 +25,25 @@ constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
 constexpr size_t kMaxLabelKeyBytes = 64;
 constexpr size_t kMaxLabelValueBytes = 512;
 
-void CheckTimes(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
+std::string UtcText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+// Of times that are possible each by itself.
+void CheckOrder(const v1::JobSpec& spec, int64_t now_us, std::vector<FieldViolation>& violations) {
+  const absl::Time end =
+      absl::FromUnixMicros(now_us) + absl::Microseconds(WindowMicros(spec.completion_window()));
+  const absl::Time start = absl::FromUnixSeconds(spec.not_before().seconds()) +
+                           absl::Nanoseconds(spec.not_before().nanos());
+  if (spec.has_completion_window() && spec.has_not_before() && end <= start) {
+    violations.push_back({"spec.completion_window",
+                          absl::StrCat("ends at ", UtcText(end), ", and spec.not_before is ",
+                                       UtcText(start), ": no request could run")});
+  }
+}
+
+void CheckTimes(const v1::JobSpec& spec, int64_t now_us, std::vector<FieldViolation>& violations) {
+  const size_t num_before = violations.size();
   const google::protobuf::Duration& window = spec.completion_window();
   const bool positive = window.seconds() >= 0 && window.nanos() >= 0 &&
                         (window.seconds() > 0 || window.nanos() > 0);
@@ -37,6 +56,9 @@ void CheckTimes(const v1::JobSpec& spec, std::vector<FieldViolation>& violations
   if (start.seconds() < 0 || start.seconds() > kMaxTimeSeconds || start.nanos() < 0 ||
       start.nanos() >= kNanosPerSecond) {
     violations.push_back({"spec.not_before", "is no time between the years 1970 and 9999"});
+  }
+  if (violations.size() == num_before) {
+    CheckOrder(spec, now_us, violations);
   }
   if (!spec.after_job().empty() && !ParseJobName(spec.after_job()).ok()) {
     violations.push_back({"spec.after_job", "must be jobs/{id} with an id of [a-z0-9-]{1,63}"});
@@ -66,7 +88,7 @@ void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violation
 
 }  // namespace
 
-absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
+absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64_t now_us) {
   std::vector<FieldViolation> violations;
   for (FieldViolation violation : CheckSampling(spec.sampling(), limits)) {
     violation.field = "spec.sampling." + violation.field;
@@ -95,7 +117,7 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits) {
     violations.push_back({"spec.max_attempts", absl::StrCat("is ", spec.max_attempts(),
                                                             ", must be 0 (3) to ", kMaxAttempts)});
   }
-  CheckTimes(spec, violations);
+  CheckTimes(spec, now_us, violations);
   CheckLabels(spec, violations);
   return violations.empty() ? absl::OkStatus() : MakeFieldError(reason, violations);
 }

@@ -12,8 +12,9 @@
 
 namespace nightshift {
 
+// `now_us`: the wall clock, from which a completion window goes on.
 // Errors: INVALID_ARGUMENT with every wrong field (FIELD_INVALID, FIELD_OUT_OF_RANGE).
-absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits);
+absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64_t now_us);
 
 // What a spec becomes when it is stored: no field is left to a default that a later version or
 // another daemon might read differently, but for max_output_tokens: a length that nobody asked for

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -49,6 +50,9 @@ v1::Progress MakeProgress(const JobRecord& record, const ViewMoment& moment) {
   if (const auto found = moment.times_left->find(record.id); found != moment.times_left->end()) {
     const double since_s = static_cast<double>(moment.now_us - moment.times_left_us) /
                            static_cast<double>(kMicrosPerSecond);
+    if (found->second.most_seconds <= since_s) {
+      return progress;  // the estimate has turned out wrong, and there is no other yet
+    }
     SetSeconds(found->second.seconds - since_s, *progress.mutable_eta());
     SetSeconds(found->second.least_seconds - since_s, *progress.mutable_eta_low());
     SetSeconds(found->second.most_seconds - since_s, *progress.mutable_eta_high());
@@ -78,6 +82,15 @@ void SetWaitsFor(const JobRecord& record, const ViewMoment& moment, v1::Job& job
   const absl::StatusOr<JobRecord> other = moment.store->GetJob(*id);
   if (other.ok() && other->uid == record.after_uid && !IsTerminal(other->state)) {
     job.set_waits_for(job.spec().after_job());
+  }
+}
+
+// Says why its model is not there, while it needs it: rows of a loaded one run, but none is checked.
+void SetWaitsForModel(const JobRecord& record, const ViewMoment& moment, v1::Job& job) {
+  const auto found = moment.model_waits.find(record.model);
+  const bool runs = record.model == moment.loaded_model && record.state != JobState::kValidating;
+  if (found != moment.model_waits.end() && IsRunnable(record.state) && !runs) {
+    job.set_waits_for_model(found->second);
   }
 }
 
@@ -132,6 +145,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
   }
   SetNextRun(record, moment.now_us, job);
   SetWaitsFor(record, moment, job);
+  SetWaitsForModel(record, moment, job);
   if (!record.retry_of.empty()) {
     job.set_retry_of(JobName(record.retry_of));
   }
@@ -170,6 +184,11 @@ v1::JobState WireState(JobState state) {
       return v1::JOB_STATE_EXPIRED;
   }
   return v1::JOB_STATE_UNSPECIFIED;
+}
+
+std::string StateText(JobState state) {
+  const std::string name = v1::JobState_Name(WireState(state));  // "JOB_STATE_RUNNING"
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "JOB_STATE_"));
 }
 
 std::optional<JobState> StoredState(v1::JobState state) {

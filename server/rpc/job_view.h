@@ -26,6 +26,8 @@ struct ViewMoment {
   std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;
   int64_t times_left_us = 0;
   JobStore* store = nullptr;  // for the job that it waits for; may be null
+  std::string loaded_model;   // of the daemon now
+  std::map<std::string, std::string> model_waits;  // as RunnerStatus
 };
 
 // Reads the store, if at all, for one job. DATA_LOSS when the record does not parse.
@@ -37,6 +39,8 @@ std::string JobEtag(const JobRecord& record);
 absl::Status CheckEtag(const JobRecord& record, absl::string_view etag);
 
 v1::JobState WireState(JobState state);
+// For messages: "running".
+std::string StateText(JobState state);
 // Empty for v1 states that the store does not have.
 std::optional<JobState> StoredState(v1::JobState state);
 v1::JobCounts MakeCounts(const RowCounts& counts);

@@ -26,6 +26,16 @@ absl::Status Conflict(const JobRecord& job, absl::string_view why) {
                    {{"job", JobName(job.id)}, {"state", state}});
 }
 
+// Why no row of a job is worth another try.
+std::string WhyNothing(const RowCounts& counts) {
+  return counts.succeeded == counts.total
+             ? absl::StrCat("has nothing to try again: all of its ", counts.total,
+                            " requests succeeded")
+             : absl::StrCat("has nothing to try again: its ", counts.total - counts.succeeded,
+                            " failed requests were refused for what they are and would be again; "
+                            "their results say why, correct these rows and submit them");
+}
+
 // A row that was refused for what it is would be refused again.
 bool MayBeTriedAgain(const v1::Result& result) {
   return result.has_error() &&
@@ -71,7 +81,8 @@ absl::StatusOr<v1::Job> RetryCall::Run() {
     return JobError(old.status(), id);
   }
   if (!IsTerminal(old->state)) {
-    return Conflict(*old, "has not ended; wait for its end or cancel it");
+    return Conflict(*old, absl::StrCat("has not ended (", StateText(old->state),
+                                       "); wait for its end or cancel it"));
   }
   if (old->purged) {
     return MakeError(absl::StatusCode::kFailedPrecondition, reason::kResultsExpired,
@@ -93,7 +104,7 @@ absl::StatusOr<v1::Job> RetryCall::Run() {
   RETURN_IF_ERROR(acceptance_.Check(submission));
   ASSIGN_OR_RETURN(const std::vector<bool> wanted, FindRows(*old));
   if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) {
-    return Conflict(*old, "has no request that could be tried again");
+    return Conflict(*old, WhyNothing(old->counts));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Upload> rows, Upload::Create(rpc_.uploads_directory));
   RETURN_IF_ERROR(CopyRows(*old, wanted, *rows));

@@ -79,7 +79,9 @@ inline ViewMoment MomentOf(const RpcContext& rpc) {
           .tokens_per_second = runner.tokens_per_second,
           .times_left = runner.times_left,
           .times_left_us = runner.times_left_us,
-          .store = &rpc.store.store()};
+          .store = &rpc.store.store(),
+          .loaded_model = runner.loaded_model,
+          .model_waits = runner.model_waits};
 }
 
 }  // namespace nightshift

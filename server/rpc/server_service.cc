@@ -139,6 +139,10 @@ class BackupCall : public UnaryCall<v1::BackupResponse> {
                             {{"directory", "must be an absolute path on the daemon's machine"}});
     }
     absl::StatusOr<v1::BackupResponse> copied = rpc_.backup(directory_);
+    if (absl::IsInvalidArgument(copied.status())) {
+      return MakeFieldError(reason::kFieldInvalid,
+                            {{"directory", std::string(copied.status().message())}});
+    }
     if (absl::IsAlreadyExists(copied.status())) {
       return MakeError(absl::StatusCode::kAlreadyExists, reason::kTargetExists,
                        copied.status().message());

@@ -136,9 +136,14 @@ absl::StatusOr<CatalogModel> ModelCatalog::Find(const std::string& name) {
         name.empty() ? "a model must be named" : absl::StrCat("model ", name, " is not here");
     return absl::NotFoundError(absl::StrCat(asked, "; there are: ", known));
   }
-  if (!found->second.status.ok()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model ", found->first, " cannot be served: ", found->second.status.message()));
+  const CatalogModel& model = found->second;
+  if (model.is_away()) {
+    return absl::UnavailableError(
+        absl::StrCat("the pack of model ", found->first, " is away: ", model.status.message()));
+  }
+  if (!model.status.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", found->first, " cannot be served: ", model.status.message()));
   }
   return found->second;
 }

@@ -31,6 +31,9 @@ struct CatalogModel {
   // When its weights were last written; the least value when that cannot be read.
   std::filesystem::file_time_type changed = std::filesystem::file_time_type::min();
   absl::Status status;  // why the pack cannot be served
+
+  // Its files cannot be opened at all, as those of a disk that is not mounted: it may come back.
+  bool is_away() const { return absl::IsNotFound(status) || absl::IsFailedPrecondition(status); }
 };
 
 // Thread-safe. Rescan sees packs that were added or changed while the daemon runs.
@@ -40,8 +43,8 @@ class ModelCatalog {
   ModelCatalog(std::vector<std::string> paths, std::string models_directory);
   void Rescan();
   std::vector<CatalogModel> List() const;
-  // Empty name: the only model. NOT_FOUND names those that exist; FAILED_PRECONDITION: not
-  // loadable.
+  // Empty name: the only model. NOT_FOUND names those that exist; UNAVAILABLE: its pack is away;
+  // FAILED_PRECONDITION: not loadable.
   absl::StatusOr<CatalogModel> Find(const std::string& name);
   // The model turned out to have wrong weights: it cannot be served until they are written anew or
   // the daemon starts anew.

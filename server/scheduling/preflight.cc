@@ -73,12 +73,13 @@ std::vector<JobRecord>::const_iterator ChooseJobToCheck(const std::vector<JobRec
 }
 
 Preflight::Preflight(PreflightOptions options, StoreActor& store, ModelCatalog& catalog,
-                     ModelTexts& texts, KeptPrompts& kept, RequestPreparer& preparer,
-                     const Clock& clock)
+                     ModelTexts& texts, ModelWaits& waits, KeptPrompts& kept,
+                     RequestPreparer& preparer, const Clock& clock)
     : options_(std::move(options)),
       store_(store),
       catalog_(catalog),
       texts_(texts),
+      waits_(waits),
       kept_(kept),
       preparer_(preparer),
       clock_(clock),
@@ -195,8 +196,15 @@ absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
 }
 
 absl::StatusOr<ModelTextPtr> Preflight::TextOf(const std::string& model_name) {
-  ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(model_name));
-  return texts_.Get(model);
+  const auto get = [&]() -> absl::StatusOr<ModelTextPtr> {
+    ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(model_name));
+    return texts_.Get(model);
+  };
+  absl::StatusOr<ModelTextPtr> text = get();
+  if (!text.ok() && !waits_.IsAway(model_name)) {
+    text = get();  // it may have come since the catalog was read
+  }
+  return text;
 }
 
 absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
@@ -208,6 +216,9 @@ absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
   job.context = MakeJobContext(record, options_.state_directory, options_.compute_type);
   RETURN_IF_ERROR(job.context->status);
   absl::StatusOr<ModelTextPtr> text = TextOf(record.model);
+  if (!text.ok() && waits_.IsNoted(record.model)) {
+    return text.status();
+  }
   if (!text.ok()) {
     // An engine may still hold the pack as it was: nobody else would find out.
     RETURN_IF_ERROR(

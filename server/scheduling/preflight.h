@@ -21,6 +21,7 @@
 #include "server/scheduling/kept_prompts.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/model_text.h"
+#include "server/scheduling/model_waits.h"
 #include "server/scheduling/request_preparer.h"
 #include "server/scheduling/wakeup.h"
 #include "server/store/store_actor.h"
@@ -40,13 +41,13 @@ struct PreflightOptions {
 std::vector<JobRecord>::const_iterator ChooseJobToCheck(const std::vector<JobRecord>& jobs);
 
 // One thread, which mostly waits. How far a job is checked is durable with the errors of its rows,
-// so that a restart goes on where it was. A job whose model has no text here fails
-// (MODEL_UNAVAILABLE).
+// so that a restart goes on where it was. A job whose model is away is left alone until Retry; one whose
+// model has no text fails (MODEL_UNAVAILABLE).
 class Preflight {
  public:
   // All must outlive it.
   Preflight(PreflightOptions options, StoreActor& store, ModelCatalog& catalog, ModelTexts& texts,
-            KeptPrompts& kept, RequestPreparer& preparer, const Clock& clock);
+            ModelWaits& waits, KeptPrompts& kept, RequestPreparer& preparer, const Clock& clock);
   // As Stop.
   ~Preflight();
   Preflight(const Preflight&) = delete;
@@ -71,6 +72,7 @@ class Preflight {
   // False when nothing was there to do.
   bool Step();
   absl::StatusOr<std::vector<JobRecord>> ReadJobs();
+  // Of the pack as it lies there now. An error of a model that `waits_` has noted may pass.
   absl::StatusOr<ModelTextPtr> TextOf(const std::string& model_name);
   absl::StatusOr<Job> Begin(const JobRecord& record);
   // Checks the next rows of a job.
@@ -86,6 +88,7 @@ class Preflight {
   StoreActor& store_;
   ModelCatalog& catalog_;
   ModelTexts& texts_;
+  ModelWaits& waits_;
   KeptPrompts& kept_;
   RequestPreparer& preparer_;
   const Clock& clock_;

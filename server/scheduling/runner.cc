@@ -30,6 +30,7 @@
 #include "server/scheduling/job_reports.h"
 #include "server/scheduling/model_choice.h"
 #include "server/scheduling/model_speeds.h"
+#include "server/scheduling/model_waits.h"
 #include "server/scheduling/output_lengths.h"
 #include "server/scheduling/preflight.h"
 #include "server/scheduling/publisher.h"
@@ -112,11 +113,12 @@ class Runner::Loop {
                    .limits = options_.limits,
                    .kept = &kept_,
                    .on_ready = [this] { wakeup_.Notify(); }}),
+        waits_(options_.load_retry_interval_us, catalog, clock, [this] { wakeup_.Notify(); }),
         preflight_({.state_directory = options_.state_directory,
                     .compute_type = options_.engine.compute_type,
                     .store_retry_interval_us = options_.store_retry_interval_us,
                     .input_retry_interval_us = options_.input_retry_interval_us},
-                   store, catalog, texts_, kept_, preparer_, clock),
+                   store, catalog, texts_, waits_, kept_, preparer_, clock),
         troubles_(options_.input_retry_interval_us),
         subscription_(store.events().Subscribe("", [this] {
           jobs_changed_ = true;
@@ -151,8 +153,13 @@ class Runner::Loop {
   }
 
   RunnerStatus status() const {
-    MutexLock lock(mutex_);
-    return status_;
+    RunnerStatus status;
+    {
+      MutexLock lock(mutex_);
+      status = status_;
+    }
+    status.model_waits = waits_.Reasons();
+    return status;
   }
   absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload,
                                       const std::vector<DType>& kv_types) const {
@@ -206,6 +213,10 @@ class Runner::Loop {
   void FailJobsOf(const ModelKey& key, const absl::Status& error);
 
   // --- the model ---
+  // Looks for packs that are away when it is time.
+  void LookForModels();
+  // Whether the job's model is loaded, or may be.
+  bool CanHaveModel(const ActiveJob& job) const;
   bool ChooseSession();
   int64_t LoadedUs(const ModelKey& key) const;
   // What is queued for a model, of jobs that may run.
@@ -268,6 +279,7 @@ class Runner::Loop {
   KeptPrompts kept_;
   ClaimWindow window_;
   RequestPreparer preparer_;
+  ModelWaits waits_;
   Preflight preflight_;
 
   std::vector<ActiveJob> jobs_;  // in the order in which they should run
@@ -347,13 +359,13 @@ void Runner::Loop::Run() {
 void Runner::Loop::Sleep(int64_t ticket) {
   const int64_t next_us = NextTime();
   const int64_t mono_us = clock_.MonotonicMicros();
-  const int64_t retry_us = troubles_.NextRetry(mono_us);
+  const int64_t retry_us = std::min(troubles_.NextRetry(mono_us), waits_.NextLook());
   if (!load_again_ && !look_again_ && next_us == kNeverUs && retry_us == INT64_MAX) {
     wakeup_.WaitPast(ticket);
     return;
   }
   int64_t left_us = std::clamp<int64_t>(next_us - clock_.WallMicros(), 1, kLongestSleepUs);
-  left_us = std::min(left_us, retry_us - mono_us);
+  left_us = std::min(left_us, std::max<int64_t>(retry_us - mono_us, 1));
   if (load_again_) {
     left_us = std::min(left_us, options_.load_retry_interval_us);
   }
@@ -369,6 +381,7 @@ bool Runner::Loop::Step() {
   WatchTimes();
   bool worked = EndJobs();
   worked = SuspendJobs() || worked;
+  LookForModels();
   worked = ChooseSession() || worked;
   TakeClaimed();
   TakePrepared();
@@ -642,13 +655,33 @@ void Runner::Loop::FailJobsOf(const ModelKey& key, const absl::Status& error) {
   }
 }
 
+void Runner::Loop::LookForModels() {
+  if (waits_.NextLook() > clock_.MonotonicMicros()) {
+    return;
+  }
+  std::set<std::string> needed;
+  for (const ActiveJob& job : jobs_) {
+    if (job.record.state != JobState::kCancelling) {
+      needed.insert(job.context->key.model);
+    }
+  }
+  if (waits_.Look(needed)) {
+    preflight_.Retry();
+  }
+}
+
+bool Runner::Loop::CanHaveModel(const ActiveJob& job) const {
+  const ModelKey& key = job.context->key;
+  return (session_ != nullptr && session_->key == key) || !waits_.IsNoted(key.model);
+}
+
 bool Runner::Loop::ChooseSession() {
   std::vector<JobDemand> demand;
   for (const ActiveJob& job : jobs_) {
     if (job.context->status.ok()) {
       demand.push_back({.key = job.context->key,
                         .priority = job.record.priority,
-                        .has_work = HasWork(job),
+                        .has_work = HasWork(job) && CanHaveModel(job),
                         .model_loaded_us = LoadedUs(job.context->key)});
     }
   }
@@ -659,7 +692,11 @@ bool Runner::Loop::ChooseSession() {
   const std::optional<ModelKey> chosen = ChooseModel(demand, loaded, slice_is_over);
   if (chosen == loaded) {
     load_again_ = false;
+    waits_.ClearLoad();
     return false;
+  }
+  if (!catalog_.Find(chosen->model).ok() && waits_.IsAway(chosen->model)) {
+    return true;  // another model may have its turn
   }
   GiveAllBack();
   CloseSession();
@@ -767,9 +804,14 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
     LOG(WARNING) << "model_waits model=" << key.model
                  << " retry_us=" << options_.load_retry_interval_us << " reason=\""
                  << session.status().message() << "\"";
+    waits_.NoteLoad(key.model, session.status());
     return;
   }
+  waits_.ClearLoad();
   if (!session.ok()) {
+    if (waits_.IsAway(key.model)) {
+      return;
+    }
     MarkIfLost(key, session.status());
     FailJobsOf(key, session.status());
     return;
@@ -1033,7 +1075,7 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
   GiveBack(std::move(again), /*count_attempt=*/true);
   GiveAllBack();
   CloseSession();
-  if (is_unusable) {
+  if (is_unusable && !waits_.IsAway(key.model)) {
     MarkIfLost(key, error);
     FailJobsOf(key, error);
   }
@@ -1179,7 +1221,7 @@ std::map<std::string, TimeLeft> Runner::Loop::EstimateTimes() {
   std::vector<JobLeft> jobs;
   for (const ActiveJob& job : jobs_) {
     const ModelKey& key = job.context->key;
-    if (!IsRunnable(job.record.state) || !job.context->status.ok()) {
+    if (!IsRunnable(job.record.state) || !job.context->status.ok() || !CanHaveModel(job)) {
       continue;
     }
     const size_t model = AddModel(key, state);

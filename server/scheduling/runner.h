@@ -48,7 +48,8 @@ struct RunnerOptions {
   int64_t claim_window_rows = 1 << 16;
   int64_t progress_interval_us = 60'000'000;  // generated ids become durable at the next sweep edge
   int64_t store_retry_interval_us = 1'000'000;  // between writes while the disk is full
-  // Between attempts to load a model while the disk has no room for its keys and values.
+  // Between attempts to load a model while the disk has no room for its keys and values, and to find
+  // one whose pack is away.
   int64_t load_retry_interval_us = 10'000'000;
   // The first wait before input that could not be read is read again; see InputTroubles.
   int64_t input_retry_interval_us = 1'000'000;
@@ -71,6 +72,7 @@ struct RunnerStatus {
   std::string bottleneck;                     // of those: "read 93 %"; empty before the first
   std::shared_ptr<const PolicyState> policy;  // never null
   PlanCounts plan_counts;
+  std::map<std::string, std::string> model_waits;  // by model: why it cannot be loaded at present
   // By id, of jobs that run or wait, of models that are or were loaded, as it was at
   // `times_left_us` of the wall clock. Empty while no model is loaded. Never null.
   std::shared_ptr<const std::map<std::string, TimeLeft>> times_left;

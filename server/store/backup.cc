@@ -1,5 +1,6 @@
 #include "server/store/backup.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -85,6 +86,20 @@ absl::StatusOr<BackupReport> CopyTo(SqliteJobStore& store, const std::string& st
   return report;
 }
 
+// A copy inside of what it copies would be lost with it, and swept as a stray file.
+absl::Status RefuseInside(const std::string& state_directory, const std::string& target) {
+  std::error_code error;
+  const std::filesystem::path state = std::filesystem::canonical(state_directory, error);
+  const std::filesystem::path whole = std::filesystem::weakly_canonical(target, error);
+  const auto ends = std::mismatch(state.begin(), state.end(), whole.begin(), whole.end());
+  if (ends.first == state.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("backup folder ", target,
+                                                   " lies in the state folder ", state.string(),
+                                                   " itself; choose one outside of it"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BackupReport> BackupState(SqliteJobStore& store, Janitor& janitor,
@@ -95,6 +110,7 @@ absl::StatusOr<BackupReport> BackupState(SqliteJobStore& store, Janitor& janitor
     return absl::AlreadyExistsError(
         absl::StrCat("backup folder ", target, " exists; choose a new one"));
   }
+  RETURN_IF_ERROR(RefuseInside(state_directory, target));
   const std::string aside = target + ".part";
   RETURN_IF_ERROR(MakeFolder(aside));
   const HeldFiles held(janitor);

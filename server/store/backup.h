@@ -19,8 +19,8 @@ struct BackupReport {
 // Copies what is committed in `store` and the inputs of its jobs to `target`, a new folder, which a
 // daemon can then be started on. Inputs never change: on the same filesystem they are linked. The
 // folder appears under its name when all of it is durable and its database was checked.
-// Blocks; any thread but the store's. Errors: ALREADY_EXISTS (target), FAILED_PRECONDITION (it
-// cannot be made), RESOURCE_EXHAUSTED (disk full), DATA_LOSS (an input is gone).
+// Blocks; any thread but the store's. Errors: ALREADY_EXISTS (target), INVALID_ARGUMENT (it lies in
+// the state directory), FAILED_PRECONDITION (it cannot be made), RESOURCE_EXHAUSTED (disk full), DATA_LOSS (an input is gone).
 absl::StatusOr<BackupReport> BackupState(SqliteJobStore& store, Janitor& janitor,
                                          const std::string& state_directory,
                                          const std::string& target);

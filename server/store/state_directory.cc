@@ -149,6 +149,23 @@ absl::Status SyncDirectory(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status StateDirectory::Check(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::absolute(path, error);
+  while (!std::filesystem::exists(folder, error) && folder.has_parent_path() &&
+         folder != folder.parent_path()) {
+    folder = folder.parent_path();  // it would be made
+  }
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "use ", path, ": ", folder.string(), " is no folder; name another"));
+  }
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    return Refusal("write in", folder.string());
+  }
+  return RefuseNetworkFilesystem(folder.string());
+}
+
 absl::StatusOr<std::unique_ptr<StateDirectory>> StateDirectory::Open(const std::string& path) {
   RETURN_IF_ERROR(MakePrivateFolder(path));
   RETURN_IF_ERROR(RefuseNetworkFilesystem(path));

@@ -35,6 +35,8 @@ class StateDirectory {
   // Errors: FAILED_PRECONDITION (another daemon holds it, network filesystem, no permission), with
   // the path.
   static absl::StatusOr<std::unique_ptr<StateDirectory>> Open(const std::string& path);
+  // Whether Open could make and use it, but for the lock; makes nothing.
+  static absl::Status Check(const std::string& path);
   ~StateDirectory();
   StateDirectory(const StateDirectory&) = delete;
   StateDirectory& operator=(const StateDirectory&) = delete;

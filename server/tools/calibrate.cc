@@ -39,8 +39,11 @@ void AppendCurve(std::string& text, const std::string& name, const RateCurve& cu
                  bool is_bytes) {
   std::string value;
   for (const RatePoint& point : curve.points) {
-    absl::StrAppendFormat(&value, "%s%s: %.3g (%.0f %%)", value.empty() ? "" : ", ",
-                          SizeName(point.size, is_bytes), point.rate / kGiga, 100.0 * point.spread);
+    absl::StrAppendFormat(&value, "%s%s: %.3g", value.empty() ? "" : ", ",
+                          SizeName(point.size, is_bytes), point.rate / kGiga);
+    if (point.spread > 0.0) {
+      absl::StrAppendFormat(&value, " (%.0f %%)", 100.0 * point.spread);
+    }
   }
   AppendLine(text, name, value.empty() ? "none" : value);
 }
@@ -126,7 +129,7 @@ absl::Status CalibrateOptions::Resolve() {
 }
 
 absl::StatusOr<Calibration> RunCalibrate(const CalibrateOptions& options, const Clock& clock) {
-  RETURN_IF_ERROR(CheckHardwarePath(options.output));
+  RETURN_IF_ERROR(PrepareHardwarePath(options.output));
   ASSIGN_OR_RETURN(Calibration calibration, Calibrate(options.calibration, clock));
   RETURN_IF_ERROR(StoreHardwareProfile(options.output, calibration.profile));
   return calibration;
@@ -184,11 +187,16 @@ std::string CalibrationText(const CalibrateOptions& options, const Calibration& 
     text += "decode attention by the host, GB/s of keys and values by positions\n";
     AppendDecodeAttention(text, profile.host);
   }
-  absl::StrAppendFormat(&text,
-                        "%d turns of each in %.1f s; rates varied by %.0f %% in the median\n"
-                        "profile in %s\n",
-                        calibration.counts.rounds, calibration.seconds,
-                        100.0 * calibration.counts.median_spread, options.output);
+  if (calibration.counts.rounds > 1) {
+    absl::StrAppendFormat(&text,
+                          "%d turns of each in %.1f s; rates varied by %.0f %% in the median\n",
+                          calibration.counts.rounds, calibration.seconds,
+                          100.0 * calibration.counts.median_spread);
+  } else {
+    absl::StrAppendFormat(&text, "one turn of each in %.1f s: by how much rates vary is not known\n",
+                          calibration.seconds);
+  }
+  absl::StrAppend(&text, "profile in ", options.output, "\n");
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/model/checkpoint.h"
+#include "engine/model/pack.h"
 #include "engine/model/pack_import.h"
 #include "engine/model/source_file.h"
 #include "engine/text/chat_template.h"
@@ -93,9 +95,22 @@ absl::StatusOr<std::optional<std::string>> ImportTemplate(const ImportOptions& o
   return std::move(chat_template->value);
 }
 
+// Its own output is no source; what is asked for is likely another.
+absl::Status RefusePack(const std::string& source) {
+  std::error_code error;
+  const std::filesystem::path folder = source;
+  return std::filesystem::exists(folder / kExtentFile, error) &&
+                 std::filesystem::exists(folder / kManifestFile, error)
+             ? absl::InvalidArgumentError(absl::StrCat(
+                   source, " is a pack already: serve it (nightshiftd --model ", source,
+                   "), or import the model that it was made from"))
+             : absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ImportSummary> ImportModel(const ImportOptions& options) {
+  RETURN_IF_ERROR(RefusePack(options.source));
   ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(options.source));
   PackImportOptions pack_options{.output = options.output,
                                  .model_name = options.name,

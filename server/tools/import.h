@@ -33,7 +33,7 @@ struct ImportSummary {
 
 // Errors: NOT_FOUND (no source), INVALID_ARGUMENT (what the source holds, with the list of
 // supported architectures where that is the matter; a tokenizer or template that we cannot run,
-// naming the option that leaves it out), ALREADY_EXISTS (output), FAILED_PRECONDITION (disk, with
+// naming the option that leaves it out), ALREADY_EXISTS (output), RESOURCE_EXHAUSTED (disk, with
 // numbers), DATA_LOSS (source ends early).
 absl::StatusOr<ImportSummary> ImportModel(const ImportOptions& options);
 

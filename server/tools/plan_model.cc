@@ -294,8 +294,8 @@ absl::StatusOr<std::vector<DType>> ParseTypes(const std::string& flag, const std
       ++i;
     }
     if (i == names.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("--", flag, " has ", part.substr(0, 64),
-                                                     "; there are ", absl::StrJoin(names, ", ")));
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, " has \"", part.substr(0, 64),
+                                                     "\"; there are ", absl::StrJoin(names, ", ")));
     }
     types.push_back(kAllTypes[i]);
   }
@@ -313,6 +313,10 @@ absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
       .output_tokens = static_cast<double>(options.requests * options.output_tokens)};
   const Heading heading = HeadingOf(options, model, machine);
   if (options.frontier) {
+    if (!options.svg_path.empty()) {
+      RETURN_IF_ERROR(CheckNoFile(options.svg_path));
+      RETURN_IF_ERROR(CheckWritable(options.svg_path));
+    }
     ASSIGN_OR_RETURN(const Frontier frontier, FindFrontier(*cost, plan_options));
     if (!options.svg_path.empty()) {
       RETURN_IF_ERROR(WriteNewFile(

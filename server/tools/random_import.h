@@ -24,7 +24,7 @@ struct RandomImportOptions {
 };
 
 // Errors: INVALID_ARGUMENT (no such shape, with the list; a tokenizer or template that this version
-// cannot run), NOT_FOUND (no such folder), ALREADY_EXISTS (output), FAILED_PRECONDITION (disk, with
+// cannot run), NOT_FOUND (no such folder), ALREADY_EXISTS (output), RESOURCE_EXHAUSTED (disk, with
 // numbers).
 absl::StatusOr<ImportSummary> ImportRandom(const RandomImportOptions& options);
 

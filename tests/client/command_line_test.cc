@@ -242,6 +242,14 @@ TEST_F(CommandLineTest, RefusalsNameOptionAndValue) {
   EXPECT_NE(Refuse({"wait", "x", "--timeout", "soon"}).find("'soon'"), std::string::npos);
   EXPECT_NE(Refuse({"results", "x", "--after", "-1"}).find("--after"), std::string::npos);
   EXPECT_NE(Refuse({"run", "x", "-o", "y", "--private"}).find("--model"), std::string::npos);
+  EXPECT_NE(Refuse({"results", "x", "--follow", "--partial"}).find("one of them"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"server", "backup", ""}).find("is a variable of the script empty?"),
+            std::string::npos);
+  EXPECT_NE(Refuse({"server", "backup", "-"}).find("is a folder"), std::string::npos);
+  Refuse({"results", "x", "-o", ""});
+  Refuse({"run", "", "-o", "y"});
+  Refuse({"run", "x", "-o", "y", "--after", ""});
   Refuse({});
   Refuse({"server"});
   Refuse({"status"});

@@ -41,6 +41,29 @@ TEST(ConsoleTest, AnErrorIsOneLineWithReasonFieldsAndNextStep) {
             "[INVALID_ARGUMENT FIELD_OUT_OF_RANGE]; correct it");
 }
 
+// The server lists 20 of them at most, and says how many there are.
+TEST(ConsoleTest, BadLinesAreCountedByTheServersNumberAndToldApart) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("INPUT_MALFORMED");
+  (*info.mutable_metadata())["violations"] = "3000";
+  google::rpc::BadRequest bad_request;
+  for (const int line : {12, 1, 2, 13, 14}) {
+    auto* violation = bad_request.add_field_violations();
+    violation->set_field("line " + std::to_string(line));
+    violation->set_description("is bad");
+  }
+  google::rpc::Status wire;
+  wire.add_details()->PackFrom(info);
+  wire.add_details()->PackFrom(bad_request);
+  EXPECT_EQ(ErrorText(FromRpcStatus("submit in.jsonl",
+                                    grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                                 "line 12: is bad (3000 violations)",
+                                                 wire.SerializeAsString())),
+                      ""),
+            "submit in.jsonl: line 12: is bad (3000 violations) (line 1: is bad; line 2: is bad; "
+            "line 13: is bad; and 2996 more) [INVALID_ARGUMENT INPUT_MALFORMED]");
+}
+
 TEST(ConsoleTest, AnErrorInJsonHasItsPartsApart) {
   const auto error = nlohmann::json::parse(ErrorJson(FieldError(), "correct it"))["error"];
   EXPECT_EQ(error["code"], "INVALID_ARGUMENT");
@@ -93,8 +116,16 @@ TEST(ProgressTest, ShowsWhatIsKnown) {
   job.mutable_progress()->mutable_eta_high()->set_seconds(250);
   EXPECT_EQ(ProgressText(job, false),
             "500/1,000, 2 failed, 531 tokens/s, ETA 3m20s (3m05s to 4m10s)");
+  job.mutable_progress()->mutable_eta()->set_seconds(0);
+  EXPECT_EQ(ProgressText(job, false), "500/1,000, 2 failed, 531 tokens/s, ETA under 4m10s");
+  job.mutable_progress()->mutable_eta_high()->set_seconds(0);
+  EXPECT_EQ(ProgressText(job, false), "500/1,000, 2 failed, 531 tokens/s");
   job.set_state(v1::JOB_STATE_QUEUED);
   EXPECT_EQ(ProgressText(job, false), "500/1,000, 2 failed, queued");
+  job.set_waits_for_model("opening /disk/m/manifest.json: No such file or directory");
+  EXPECT_EQ(ProgressText(job, false),
+            "500/1,000, 2 failed, queued, waits for its model: opening /disk/m/manifest.json: No "
+            "such file or directory");
 }
 
 TEST(ProgressTest, EstimatesWhatTheServerDoesNotSay) {
@@ -132,6 +163,26 @@ TEST(JobTextTest, AJobInJsonHasNumbersAndStates) {
   EXPECT_EQ(json["create_time"], "2025-06-15T15:06:40.000Z");
   EXPECT_EQ(json["end_time"], nullptr);
   EXPECT_EQ(json["error"], nullptr);
+}
+
+TEST(JobTextTest, ATableOfJobsSaysWhatTheyWaitForIfAnyDoes) {
+  v1::Job job = RunningJob();
+  job.mutable_spec()->set_model("m");
+  const absl::Time now = absl::FromUnixSeconds(job.create_time().seconds());
+  EXPECT_EQ(JobsTable({job}, now),
+            "JOB     STATE    DONE      FAILED  MODEL  CREATED\n"
+            "jobs/a  running  500/1000  2       m      0s ago\n");
+  v1::Job waiting = job;
+  waiting.set_state(v1::JOB_STATE_QUEUED);
+  waiting.set_waits_for("jobs/b");
+  waiting.set_waits_for_model("no disk");
+  EXPECT_EQ(JobsTable({job, waiting}, now),
+            "JOB     STATE    DONE      FAILED  MODEL  CREATED  WAITS FOR\n"
+            "jobs/a  running  500/1000  2       m      0s ago\n"
+            "jobs/a  queued   500/1000  2       m      0s ago   jobs/b; its model: no disk\n");
+  EXPECT_NE(JobText(waiting, now).find("waits for   jobs/b; its model: no disk\n"),
+            std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(JobJson(waiting))["waits_for_model"], "no disk");
 }
 
 v1::Report StreamingReport() {

@@ -36,6 +36,7 @@ TEST(ExitCodeTest, FollowsTheCodeOfAnError) {
   EXPECT_EQ(Of(absl::StatusCode::kUnavailable), 8);
   EXPECT_EQ(Of(absl::StatusCode::kDeadlineExceeded), 8);
   EXPECT_EQ(Of(absl::StatusCode::kInvalidArgument), 9);
+  EXPECT_EQ(Of(absl::StatusCode::kDataLoss), 9);
   EXPECT_EQ(Of(absl::StatusCode::kResourceExhausted), 10);
   EXPECT_EQ(Of(absl::StatusCode::kCancelled), 130);
   EXPECT_EQ(Of(absl::StatusCode::kInternal), 1);

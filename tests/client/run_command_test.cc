@@ -99,7 +99,7 @@ TEST_F(RunCommandTest, ContinuesAfterItsOwnDeathWithoutASecondUpload) {
       {.num_results = 3,
        .status = RpcError(grpc::StatusCode::DATA_LOSS, "RECORD_CORRUPT", "for this test")}};
   const CommandLine line = Line(daemon, Command::kRun);
-  EXPECT_EQ(Run(line), 1);
+  EXPECT_EQ(Run(line), 9);
   EXPECT_FALSE(fs::exists(output_));
   // What a kill leaves behind a checkpoint: a whole line and a torn one.
   std::ofstream(output_ + ".part", std::ios::app) << "{\"id\":\"row-4\"}\n{\"id\":\"ro";
@@ -115,7 +115,7 @@ TEST_F(RunCommandTest, StartsOverWhenItsPartIsOfAnotherInput) {
       {.num_results = 2,
        .status = RpcError(grpc::StatusCode::DATA_LOSS, "RECORD_CORRUPT", "for this test")}};
   CommandLine line = Line(daemon, Command::kRun);
-  EXPECT_EQ(Run(line), 1);
+  EXPECT_EQ(Run(line), 9);
   line.run_key = "another";
   EXPECT_EQ(Run(line), 0);
   EXPECT_EQ(daemon.request_ids.size(), 2U);
@@ -129,7 +129,7 @@ TEST_F(RunCommandTest, SubmitsAgainWhenTheDaemonForgotTheJob) {
       {.num_results = 2,
        .status = RpcError(grpc::StatusCode::DATA_LOSS, "RECORD_CORRUPT", "for this test")}};
   const CommandLine line = Line(daemon, Command::kRun);
-  EXPECT_EQ(Run(line), 1);
+  EXPECT_EQ(Run(line), 9);
   daemon.knows_job = false;
   EXPECT_EQ(Run(line), 0);
   EXPECT_EQ(daemon.request_ids.size(), 2U);
@@ -253,12 +253,36 @@ TEST_F(RunCommandTest, ResultsMakesTheSameFile) {
   EXPECT_EQ(Read(output_), ran);
 }
 
-TEST_F(RunCommandTest, ResultsOfARunningJobAreWhatThereIs) {
+TEST_F(RunCommandTest, ResultsOfARunningJobAreAFileOnlyWhenAskedFor) {
   FakeDaemon daemon(3);
   daemon.final_state = v1::JOB_STATE_RUNNING;
   daemon.missing_results = 5;
-  EXPECT_EQ(static_cast<int>(ResultsCommand(Line(daemon, Command::kResults), console_)), 0);
+  CommandLine line = Line(daemon, Command::kResults);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(static_cast<int>(ResultsCommand(line, console_)), 8);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("is running: 3 of 8 results in "), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(output_));
+  EXPECT_EQ(Ids(output_ + ".part"), "1 2 3 ");
+  line.partial = true;
+  EXPECT_EQ(static_cast<int>(ResultsCommand(line, console_)), 0);
   EXPECT_EQ(Ids(output_), "1 2 3 ");
+  EXPECT_EQ(daemon.asked_after, (std::vector<int64_t>{0, 3}));
+}
+
+TEST_F(RunCommandTest, ResultsOfARunningJobOnStandardOutputAreSaidToBeAPart) {
+  FakeDaemon daemon(3);
+  daemon.final_state = v1::JOB_STATE_RUNNING;
+  daemon.missing_results = 5;
+  CommandLine line = Line(daemon, Command::kResults);
+  line.output = "-";
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(static_cast<int>(ResultsCommand(line, console_)), 8);
+  std::ofstream(daemon.PathOf("captured")) << testing::internal::GetCapturedStdout();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("go on with --after 3"), std::string::npos) << said;
+  EXPECT_EQ(Ids(daemon.PathOf("captured")), "1 2 3 ");
 }
 
 TEST_F(RunCommandTest, ResultsContinuesWhatRunLeft) {
@@ -266,7 +290,7 @@ TEST_F(RunCommandTest, ResultsContinuesWhatRunLeft) {
   daemon.streams = {
       {.num_results = 3,
        .status = RpcError(grpc::StatusCode::DATA_LOSS, "RECORD_CORRUPT", "for this test")}};
-  EXPECT_EQ(Run(Line(daemon, Command::kRun)), 1);
+  EXPECT_EQ(Run(Line(daemon, Command::kRun)), 9);
   CommandLine line = Line(daemon, Command::kResults);
   line.follow = true;
   EXPECT_EQ(static_cast<int>(ResultsCommand(line, console_)), 0);

@@ -1,13 +1,14 @@
 """Clients that log what a daemon told them while it is killed, and what must hold afterwards."""
 
 import collections
+import datetime
 import json
 import shutil
 import threading
 
 from e2e_lib import FAKE_NIGHTSHIFTD, LIMIT_S, EndToEndTest, read_rows, run_client, write_rows
 
-FAULT = 1  # exit codes of the client
+FAULTS = (1, 9)  # exit codes of the client: an error inside, damaged data
 NOT_FOUND = 6
 STOPPED = 5
 DISK_FULL = 10
@@ -38,7 +39,7 @@ class Client:
         while True:
             done = run_client(*arguments, address=self.server.address, limit_s=2 * LIMIT_S)
             self.log.append((arguments, done.returncode, done.stdout[:60], done.stderr))
-            if done.returncode == FAULT and self.faults > 0:
+            if done.returncode in FAULTS and self.faults > 0:
                 self.faults -= 1
             elif done.returncode != UNAVAILABLE:
                 return done
@@ -56,7 +57,9 @@ class Life(Client):
         source = self.source
         self.target = self.test.folder / f"{self.name}.results.jsonl"
         never = ["--not-before", "2099-01-01T00:00:00Z"]
-        late = self.call("submit", source, "--run-key", f"{self.name} late", *never,
+        in_six_hours = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=6)
+        late = self.call("submit", source, "--run-key", f"{self.name} late", "--run-window",
+                         f"{in_six_hours:%H}:00-{in_six_hours:%H}:59 UTC",
                          "--completion-window", "1s").stdout.strip()
         self.ran = self.call("run", source, "-o", self.target, "--run-key", self.name)
         stopped = self.call("submit", source, "--run-key", f"{self.name} stopped",

@@ -72,8 +72,8 @@ class ClockTest(LifeTest):
         window = f"{clock(2 * HOUR_S):%H:%M}-{clock(4 * HOUR_S):%H:%M} UTC"
         timed = [self.submit("later", "--not-before", f"{clock(2 * HOUR_S):%Y-%m-%dT%H:%M:%SZ}"),
                  self.submit("nightly", "--run-window", window)]
-        late = self.submit("late", "--not-before", "2099-01-01T00:00:00Z",
-                           "--completion-window", "2h")
+        never = self.submit("never", "--not-before", "2099-01-01T00:00:00Z")
+        late = self.submit("late", "--after", never, "--completion-window", "2h")
         self.run_one("now")
         for job in [*timed, late]:
             self.assert_waits(job)
@@ -86,6 +86,7 @@ class ClockTest(LifeTest):
         for job in timed:
             self.assertEqual(self.client("wait", job).returncode, 0, self.server.tail())
         self.assertEqual(self.client("wait", late).returncode, STOPPED, self.server.tail())
+        self.client("cancel", never)
         self.jump(-DAY_S)
         self.run_one("yesterday")
         self.check_counts()

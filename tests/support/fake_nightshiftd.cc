@@ -61,9 +61,9 @@ int Run(int argc, const char* const* argv) {
   }
   if (!status.ok()) {
     std::fprintf(stderr, "fake_nightshiftd: %s\n", status.ToString().c_str());
-    return kExitConfig;
+    return static_cast<int>(ExitCode::kConfig);
   }
-  return RunDaemon(*line, EngineProcess::Create);
+  return static_cast<int>(RunDaemon(*line, EngineProcess::Create));
 }
 
 int RunFakeEngine() {

@@ -66,8 +66,7 @@ class RunnerWorld {
 
   void Start() {
     StartStore();
-    catalog_ = std::make_unique<ModelCatalog>(
-        std::vector<std::string>{TinyPack("llama"), TinyPack("llama_tied")}, "");
+    catalog_ = std::make_unique<ModelCatalog>(models, "");
     runner_ = std::make_unique<Runner>(
         options, *actor_, *catalog_,
         [this](const EngineOptions& engine) {
@@ -226,6 +225,7 @@ class RunnerWorld {
   // Of the running store; nullptr for SQLite.
   MemoryJobStore* memory_store() { return memory_store_; }
 
+  std::vector<std::string> models = {TinyPack("llama"), TinyPack("llama_tied")};
   RunnerOptions options;
   FakeEngineOptions fake_engine;
   FakeEngineControl control;

@@ -124,7 +124,7 @@ TEST(FreeDiskTest, SaysHowMuchIsMissing) {
   TemporaryFolder folder;
   EXPECT_OK(CheckFreeDisk(folder.path() + "/new", 1));
   EXPECT_THAT(CheckFreeDisk(folder.path() + "/new", int64_t{1} << 60),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "takes 1152921504606846976 bytes"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "takes 1152921504606846976 bytes"));
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST_F(RandomPackTest, AFullDiskIsRefusedWithNumbersBeforeAnythingIsWritten) {
   options.shape = FindKnownShape("llama-3.1-405b").value_or(KnownShape());
   options.shape.config.num_layers = kMaxLayers;  // 26 TB
   EXPECT_THAT(WriteRandomPack(options),
-              StatusIs(absl::StatusCode::kFailedPrecondition, "takes 26"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "takes 26"));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 

@@ -203,5 +203,22 @@ TEST_F(SweepSimulationTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(Simulate(), StatusIs(absl::StatusCode::kInvalidArgument, "one memory"));
 }
 
+TEST_F(SweepSimulationTest, RefusesBlocksAndTimesBeyondItsBounds) {
+  options_.memory_budget_bytes = int64_t{1} << 50;
+  options_.max_block_requests = int64_t{1} << 31;
+  options_.max_sweep_tokens = int64_t{1} << 31;
+  workload_.classes = {{.prompt_tokens = 1, .output_tokens = 1, .requests = int64_t{1} << 31}};
+  EXPECT_THAT(Simulate(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "at most 2097152 such requests"));
+  workload_.classes = {{.prompt_tokens = 1, .output_tokens = 1000, .requests = 200'000}};
+  EXPECT_THAT(Simulate(), StatusIs(absl::StatusCode::kInvalidArgument, "at most 99900 such"));
+  workload_.classes = {{.prompt_tokens = 8, .output_tokens = 1, .requests = 8}};
+  EXPECT_OK(Simulate());
+  for (MatmulRate& rate : hardware_.device.matmul) {
+    rate.flops.points = {{.size = 1.0, .rate = 1.0}};
+  }
+  EXPECT_THAT(Simulate(), StatusIs(absl::StatusCode::kInvalidArgument, "at most 1e+09 s"));
+}
+
 }  // namespace
 }  // namespace nightshift

@@ -15,6 +15,14 @@ TEST(LogTest, WritesOneLineWithLevelTimeAndText) {
               testing::MatchesRegex("W ....-..-..T..:..:......Z pool_full asked_bytes=4096\n"));
 }
 
+TEST(LogTest, TextFromElsewhereForgesNoLineAndMovesNoCursor) {
+  testing::internal::CaptureStderr();
+  LOG(INFO) << "name=a\x1b[2J\nI 2025 forged\x7f\xc2\x9b \xc3\xa9";
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::EndsWith(R"(Z name=a\x1b[2J\x0aI 2025 forged\x7f\x9b )"
+                                "\xc3\xa9\n"));
+}
+
 TEST(RealClockTest, MonotonicTimeNeverGoesBack) {
   const RealClock clock;
   int64_t last = clock.MonotonicMicros();

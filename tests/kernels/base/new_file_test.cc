@@ -61,6 +61,19 @@ TEST_F(NewFileTest, NamesAFolderThatIsNotThere) {
               StatusIs(absl::StatusCode::kNotFound, "none/a.part"));
 }
 
+TEST_F(NewFileTest, TellsBeforeLongWorkWhetherItsResultCanBeWritten) {
+  std::ofstream(PathOf("a")) << "mine";
+  EXPECT_OK(CheckWritable(PathOf("a")));
+  EXPECT_EQ(Read(PathOf("a")), "mine");
+  EXPECT_OK(CheckWritable(PathOf("b")));
+  EXPECT_EQ(NumFiles(), 1);
+  EXPECT_THAT(CheckWritable(PathOf("none/a")),
+              StatusIs(absl::StatusCode::kNotFound, "none/a.part"));
+  for (const std::string& folder : {PathOf(""), PathOf("."), std::string()}) {
+    EXPECT_THAT(CheckWritable(folder), StatusIs(absl::StatusCode::kInvalidArgument, "no file"));
+  }
+}
+
 TEST_F(NewFileTest, LeavesNothingBehindWhenTheDiskIsFull) {
   // What is written to the link goes to a device without space.
   std::filesystem::create_symlink("/dev/full", PathOf("a.part"));

@@ -49,7 +49,7 @@ TEST(JobSpecTest, KeepsWhatTheCallerSaid) {
 TEST(JobSpecTest, RefusesNumbersThatAreNone) {
   v1::JobSpec spec;
   spec.mutable_sampling()->set_temperature(std::nan(""));
-  EXPECT_THAT(CheckSpec(spec, {}),
+  EXPECT_THAT(CheckSpec(spec, {}, 0),
               StatusIs(absl::StatusCode::kInvalidArgument, "spec.sampling.temperature"));
 }
 
@@ -58,19 +58,19 @@ TEST(JobSpecTest, BoundsLabels) {
   for (int i = 0; i < 17; ++i) {
     (*spec.mutable_labels())[absl::StrCat("key-", i)] = "value";
   }
-  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument, "17 labels"));
+  EXPECT_THAT(CheckSpec(spec, {}, 0), StatusIs(absl::StatusCode::kInvalidArgument, "17 labels"));
   spec.clear_labels();
   (*spec.mutable_labels())[std::string(65, 'k')] = "value";
-  EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument, "65 bytes"));
+  EXPECT_THAT(CheckSpec(spec, {}, 0), StatusIs(absl::StatusCode::kInvalidArgument, "65 bytes"));
 }
 
 TEST(JobSpecTest, RefusesTemplateArgumentsThatNoRowCouldUse) {
   v1::JobSpec spec;
   spec.mutable_prompt_options()->set_chat_template_kwargs(R"({"enable_thinking": false})");
-  EXPECT_OK(CheckSpec(spec, {}));
+  EXPECT_OK(CheckSpec(spec, {}, 0));
   for (const char* arguments : {"{", "[]", R"({"messages": []})", "\xFF"}) {
     spec.mutable_prompt_options()->set_chat_template_kwargs(arguments);
-    EXPECT_THAT(CheckSpec(spec, {}), StatusIs(absl::StatusCode::kInvalidArgument,
+    EXPECT_THAT(CheckSpec(spec, {}, 0), StatusIs(absl::StatusCode::kInvalidArgument,
                                               "spec.prompt_options.chat_template_kwargs"));
   }
 }
@@ -78,10 +78,10 @@ TEST(JobSpecTest, RefusesTemplateArgumentsThatNoRowCouldUse) {
 TEST(JobSpecTest, WantsTheNameOfAJobToRunAfter) {
   v1::JobSpec spec;
   spec.set_after_job("jobs/a");
-  EXPECT_OK(CheckSpec(spec, {}));
+  EXPECT_OK(CheckSpec(spec, {}, 0));
   for (const char* name : {"a", "jobs/", "jobs/A b", "jobs/a/b"}) {
     spec.set_after_job(name);
-    EXPECT_THAT(CheckSpec(spec, {}),
+    EXPECT_THAT(CheckSpec(spec, {}, 0),
                 StatusIs(absl::StatusCode::kInvalidArgument, "spec.after_job"));
   }
 }

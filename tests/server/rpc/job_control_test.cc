@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kernels/base/clock.h"
 #include "tests/server/rpc/service_world.h"
 
 namespace nightshift {
@@ -16,6 +17,7 @@ namespace {
 
 using ::grpc::StatusCode;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -128,6 +130,35 @@ TEST_F(JobControlTest, APausedJobStopsAtASweepEdgeAndGoesOnAfterARestart) {
   EXPECT_THAT(read.results, SizeIs(40));
 }
 
+TEST_F(JobControlTest, AJobWhosePackIsAwayAtTheStartIsShownAsWaitingWithTheReason) {
+  const std::string pack = folder_.path() + "/pack";
+  std::filesystem::copy(TinyPack("llama"), pack, std::filesystem::copy_options::recursive);
+  options_.models = {pack};
+  Restart();
+  const std::string name = StartHeldJob(3);
+  v1::Job job;
+  ASSERT_TRUE(Pause(name, job).ok());
+  control_.ReleaseSweeps();
+  server_.reset();
+  std::filesystem::rename(pack, pack + ".away");
+  Start();
+  EXPECT_EQ(GetNow(name).waits_for_model(), "") << "a paused job does not ask for it";
+  ASSERT_TRUE(Resume(name, job).ok());
+  while (job.waits_for_model().empty()) {
+    job = GetNow(name);
+    ASSERT_EQ(job.counts().failed(), 0);
+  }
+  EXPECT_THAT(job.waits_for_model(), HasSubstr(pack + "/manifest.json"));
+  EXPECT_EQ(List({}).jobs(0).waits_for_model(), job.waits_for_model());
+  v1::Job refused;
+  EXPECT_THAT(Submit(TokenJob(1), refused),
+              Refuses(StatusCode::FAILED_PRECONDITION, "MODEL_UNAVAILABLE"));
+  server_.reset();
+  std::filesystem::rename(pack + ".away", pack);
+  Start();
+  EXPECT_EQ(WaitForEnd(name).counts().succeeded(), 3);
+}
+
 TEST_F(JobControlTest, PauseAndResumeRefuseWhatHasEndedAndWrongEtags) {
   const std::string name = Submit(TokenJob(1)).name();
   WaitForEnd(name);
@@ -212,9 +243,17 @@ TEST_F(JobControlTest, RetryRefusesJobsThatRunOrHaveNothingToRetry) {
   v1::Job job;
   const std::string done = Submit(TokenJob(2)).name();
   WaitForEnd(done);
-  EXPECT_THAT(Retry(done, job), Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  const grpc::Status nothing = Retry(done, job);
+  EXPECT_THAT(nothing, Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  EXPECT_THAT(nothing.error_message(), HasSubstr("all of its 2 requests succeeded"));
+  v1::SubmitJobRequest bad = TokenJob(2);
+  bad.mutable_requests(1)->clear_input();
+  const std::string refused = WaitForEnd(Submit(bad).name()).name();
+  EXPECT_THAT(Retry(refused, job).error_message(), HasSubstr("1 failed requests were refused"));
   const std::string running = StartHeldJob(2);
-  EXPECT_THAT(Retry(running, job), Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  const grpc::Status not_ended = Retry(running, job);
+  EXPECT_THAT(not_ended, Refuses(StatusCode::FAILED_PRECONDITION, "STATE_CONFLICT"));
+  EXPECT_THAT(not_ended.error_message(), HasSubstr("has not ended (running)"));
   EXPECT_THAT(Retry("jobs/none", job), Refuses(StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
   EXPECT_THAT(Retry(done, job, "no uuid"), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
 }
@@ -441,6 +480,12 @@ TEST_F(JobControlTest, TimesOfASpecAreChecked) {
               ElementsAre("spec.completion_window"));
   EXPECT_THAT(violations([](v1::JobSpec& spec) { spec.mutable_not_before()->set_seconds(-1); }),
               ElementsAre("spec.not_before"));
+  EXPECT_THAT(violations([](v1::JobSpec& spec) {
+                spec.mutable_completion_window()->set_seconds(3600);
+                spec.mutable_not_before()->set_seconds(RealClock().WallMicros() / 1'000'000 + 7200);
+              }),
+              ElementsAre("spec.completion_window"))
+      << "no request could run";
   EXPECT_THAT(violations([](v1::JobSpec& spec) { spec.set_run_window("at night"); }),
               ElementsAre("spec.run_window"));
   v1::SubmitJobRequest request = TokenJob(1);
@@ -556,6 +601,11 @@ TEST_F(JobControlTest, ABackupTakenWhileJobsRunIsAStateDirectory) {
   EXPECT_EQ(copied.jobs(), 2);
   EXPECT_GT(copied.bytes(), 0);
   EXPECT_THAT(Backup(target, copied), Refuses(StatusCode::ALREADY_EXISTS, "TARGET_EXISTS"));
+  for (const char* inside : {"/backup", "/jobs/../backup", "/none/backup"}) {
+    EXPECT_THAT(Backup(options_.state_directory + inside, copied),
+                Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"))
+        << "inside of what it copies";
+  }
   EXPECT_THAT(Backup("relative", copied), Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
   EXPECT_EQ(Backup(folder_.path() + "/none/backup", copied).error_code(),
             StatusCode::FAILED_PRECONDITION);

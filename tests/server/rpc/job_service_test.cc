@@ -12,6 +12,7 @@
 #include "server/store/sqlite_statement.h"
 #include "tests/server/rpc/service_world.h"
 #include "tests/support/plain_machines.h"
+#include "tests/support/status_matchers.h"
 
 namespace nightshift {
 namespace {
@@ -171,6 +172,35 @@ TEST_F(JobServiceTest, RefusesAModelWhosePackIsDamaged) {
   const grpc::Status status = Submit(request, job);
   EXPECT_THAT(status, Refuses(StatusCode::FAILED_PRECONDITION, "MODEL_UNAVAILABLE"));
   EXPECT_EQ(DetailsOf(status).metadata["model"], "broken");
+}
+
+TEST_F(JobServiceTest, AModelThatIsAFileIsRefusedAtTheStart) {
+  const std::string file = folder_.path() + "/model.gguf";
+  std::ofstream(file) << "GGUF";
+  options_.models = {file};
+  EXPECT_THAT(Server::Start(options_, {}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "model.gguf is a file, not a pack"));
+}
+
+TEST_F(JobServiceTest, OptionsAreHeldToWhatTheMachineHas) {
+  EXPECT_OK(Server::Check(options_)) << "beside the daemon that runs";
+  Options options = options_;
+  options.state_directory = folder_.path() + "/socket/state";
+  EXPECT_THAT(Server::Check(options), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                               folder_.path() + "/socket is no folder"));
+  options = options_;
+  options.state_directory = folder_.path() + "/new/state";
+  options.tiers.spill_folder = folder_.path() + "/none";
+  EXPECT_THAT(Server::Check(options), StatusIs(absl::StatusCode::kNotFound, "--spill-folder"));
+  options.tiers.spill_folder = options.state_directory;
+  EXPECT_OK(Server::Check(options));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/new")) << "asking makes nothing";
+  options.hardware = "no such machine";
+  EXPECT_THAT(Server::Check(options),
+              StatusIs(absl::StatusCode::kNotFound, "--hardware no such machine: "));
+  options.hardware.clear();
+  options.models.push_back(folder_.path());
+  EXPECT_THAT(Server::Check(options), StatusIs(absl::StatusCode::kNotFound, folder_.path()));
 }
 
 TEST_F(JobServiceTest, FindsAModelThatWasImportedSinceTheStart) {
@@ -367,6 +397,8 @@ TEST_F(JobServiceTest, KeepsDetailsSmallForManyBadRows) {
   EXPECT_THAT(status, Refuses(StatusCode::INVALID_ARGUMENT, "INPUT_MALFORMED"));
   EXPECT_THAT(DetailsOf(status).violations, SizeIs(20));
   EXPECT_THAT(DetailsOf(status).violations, Contains("input"));
+  EXPECT_EQ(DetailsOf(status).metadata["violations"], "3000");
+  EXPECT_THAT(status.error_message(), HasSubstr("(3000 violations)"));
 }
 
 TEST_F(JobServiceTest, ValidatesWithoutStoring) {

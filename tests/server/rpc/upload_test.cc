@@ -94,7 +94,7 @@ TEST_F(UploadTest, AnswersEachBadLineAndRunsTheOthers) {
   EXPECT_THAT(errors[2], HasSubstr("not one JSON value at byte"));
   EXPECT_THAT(errors[3], HasSubstr("invalid UTF-8 at byte"));
   EXPECT_THAT(errors[4], HasSubstr("tools"));
-  EXPECT_THAT(errors[5], HasSubstr("custom_id of line 5 was used before in line 1"));
+  EXPECT_THAT(errors[5], HasSubstr("id of line 5 was used before in line 1"));
   EXPECT_THAT(errors[6], HasSubstr("the job's model is llama"));
 }
 

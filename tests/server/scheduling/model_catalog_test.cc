@@ -64,6 +64,18 @@ TEST_F(ModelCatalogTest, ADamagedPackIsListedWithItsReasonAndHidesNoOther) {
   EXPECT_OK(catalog.Find("b"));
 }
 
+TEST_F(ModelCatalogTest, APackThatIsNotThereIsAwayAndMayComeBack) {
+  AddPack("b");
+  const std::string away = folder_.path() + "/a";
+  ModelCatalog catalog({away}, folder_.path());
+  EXPECT_THAT(catalog.Find("a"),
+              StatusIs(absl::StatusCode::kUnavailable, away + "/manifest.json: No such file"));
+  EXPECT_TRUE(catalog.List()[0].is_away());
+  AddPack("a");
+  catalog.Rescan();
+  EXPECT_OK(catalog.Find("a"));
+}
+
 TEST_F(ModelCatalogTest, ARescanSeesPacksThatWereAdded) {
   AddPack("a");
   ModelCatalog catalog({}, folder_.path());

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -19,6 +22,7 @@
 #include "tests/support/plain_machines.h"
 #include "tests/support/runner_world.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 #include "google/rpc/error_details.pb.h"
 
@@ -30,6 +34,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 std::string ReasonOf(const v1::Result& result) {
@@ -59,6 +64,11 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
     v1::JobSpec spec;
     spec.mutable_sampling()->set_max_output_tokens(max_output_tokens);
     spec.mutable_sampling()->set_seed(seed);
+    return spec;
+  }
+  static v1::JobSpec RejectingSpec(int64_t max_output_tokens) {
+    v1::JobSpec spec = Spec(max_output_tokens);
+    spec.set_on_invalid_line(v1::ON_INVALID_LINE_REJECT_JOB);
     return spec;
   }
   FakeCompletion Expected(const InputRow& row, const v1::JobSpec& spec) const {
@@ -183,13 +193,16 @@ class RunnerTest : public ::testing::TestWithParam<StoreKind> {
       world_.control.WaitForHeldSweep();
     }
   }
-  // Lets time pass until the job has ended.
-  void AdvanceUntilEnd(const std::string& job_id) {
-    while (!IsTerminal(world_.Job(job_id).state)) {
+  // Lets time pass until then.
+  void AdvanceUntil(const std::function<bool()>& reached) {
+    while (!reached()) {
       world_.clock.Advance(1'000'000);
       world_.Settle();
       std::this_thread::yield();
     }
+  }
+  void AdvanceUntilEnd(const std::string& job_id) {
+    AdvanceUntil([&] { return IsTerminal(world_.Job(job_id).state); });
   }
   std::vector<std::string> CreatedModels() {
     std::vector<std::string> models;
@@ -977,11 +990,63 @@ TEST_P(RunnerTest, AModelThatFindsTheDiskFullIsLoadedAgainLater) {
   EXPECT_EQ(world_.control.created().size(), 1U);
 }
 
-TEST_P(RunnerTest, AModelThatIsNotThereFailsItsJob) {
+// A disk that is not mounted when the daemon starts: the model was there when the job was accepted.
+TEST_P(RunnerTest, AJobWhosePackIsAwayWaitsForItAndHoldsNoOtherUp) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder disk;
+  const std::string pack = disk.path() + "/mounted";
+  world_.models.push_back(pack);
+  const std::vector<InputRow> rows = MakeRows(5);
+  world_.StartStore();
+  world_.Submit("strict", rows, RejectingSpec(4), "mounted");
+  world_.Submit("waits", rows, Spec(4), "mounted");
+  world_.Submit("unknown", rows, Spec(4), "of no folder");
+  world_.Submit("other", rows, Spec(4));
   world_.Start();
-  world_.Submit("job", MakeRows(2), Spec(4), "unknown");
-  EXPECT_EQ(world_.WaitForEnd("job").state, JobState::kFailed);
-  EXPECT_THAT(world_.Results("job")[0].error().message(), HasSubstr("unknown"));
+  EXPECT_EQ(world_.WaitForEnd("other").state, JobState::kSucceeded);
+  EXPECT_EQ(world_.Job("waits").state, JobState::kValidating);
+  EXPECT_EQ(world_.Job("waits").counts.pending, 5);
+  EXPECT_THAT(world_.runner().status().model_waits,
+              ElementsAre(Pair("mounted", HasSubstr(pack + "/manifest.json")),
+                          Pair("of no folder", HasSubstr("there are: llama, llama_tied, mounted"))));
+
+  // Copied back piece by piece: not whole for a while.
+  fs::create_directory(pack);
+  fs::copy_file(TinyPack("llama") + "/manifest.json", pack + "/manifest.json");
+  std::ofstream(pack + "/weights.extent") << "a part";
+  AdvanceUntil([&] {
+    return world_.runner().status().model_waits["mounted"].find("has 6 bytes") != std::string::npos;
+  });
+  fs::copy_file(TinyPack("llama") + "/weights.extent", pack + "/weights.extent",
+                fs::copy_options::overwrite_existing);
+  AdvanceUntilEnd("waits");
+  AdvanceUntilEnd("strict");
+  EXPECT_EQ(world_.Job("strict").counts.succeeded, 5);
+  ExpectCompletions("waits", rows, Spec(4));
+  world_.Cancel("unknown");
+  EXPECT_EQ(world_.WaitForEnd("unknown").counts.cancelled, 5) << "it can be ended while it waits";
+  AdvanceUntil([&] { return world_.runner().status().model_waits.empty(); });
+}
+
+TEST_P(RunnerTest, APackThatVanishesIsWaitedForWhenItsModelMustBeLoadedAgain) {
+  const TemporaryFolder disk;
+  const std::string pack = disk.path() + "/pack";
+  std::filesystem::copy(TinyPack("llama"), pack, std::filesystem::copy_options::recursive);
+  world_.models.push_back(pack);
+  world_.Start();
+  const std::vector<InputRow> rows = MakeRows(5);
+  world_.Submit("before", rows, Spec(4), "pack");
+  EXPECT_EQ(world_.WaitForEnd("before").state, JobState::kSucceeded);
+  std::filesystem::rename(pack, pack + ".away");
+  world_.Submit("switch", rows, Spec(4), "llama_tied");
+  EXPECT_EQ(world_.WaitForEnd("switch").state, JobState::kSucceeded);
+  world_.Submit("job", rows, Spec(4), "pack");
+  AdvanceUntil([&] { return world_.runner().status().model_waits.count("pack") != 0; });
+  EXPECT_EQ(world_.Job("job").counts.pending, 5);
+  std::filesystem::rename(pack + ".away", pack);
+  AdvanceUntilEnd("job");
+  EXPECT_EQ(world_.Job("job").state, JobState::kSucceeded);
+  ExpectCompletions("job", rows, Spec(4));
 }
 
 TEST_P(RunnerTest, JobsOfTheLoadedModelRunTogetherBeforeASwitch) {

@@ -44,6 +44,8 @@ TEST_F(CalibrateTest, WritesTheProfileAndATableForPeople) {
                             "bf16 by BF16", "Q4_K ", "us\n", options_.output.c_str()}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
+  EXPECT_THAT(text, HasSubstr("by how much rates vary is not known"));
+  EXPECT_THAT(text, Not(HasSubstr("%")));
 }
 
 TEST_F(CalibrateTest, SeesBeforeItMeasuresThatTheProfileHasNoPlace) {
@@ -51,6 +53,15 @@ TEST_F(CalibrateTest, SeesBeforeItMeasuresThatTheProfileHasNoPlace) {
   options_.calibration.folder = folder_.path() + "/none";  // would be refused, too
   EXPECT_THAT(RunCalibrate(options_, RealClock()),
               StatusIs(absl::StatusCode::kAlreadyExists, options_.output));
+}
+
+TEST_F(CalibrateTest, SeesBeforeItMeasuresThatTheProfileCannotBeWritten) {
+  options_.calibration.folder = folder_.path() + "/none";  // would be refused, too
+  options_.output = folder_.path();
+  EXPECT_THAT(RunCalibrate(options_, RealClock()),
+              StatusIs(absl::StatusCode::kAlreadyExists, "there is something that is none"));
+  options_.output = "/proc/profile.json";
+  EXPECT_THAT(RunCalibrate(options_, RealClock()).status().message(), HasSubstr("/proc/profile"));
 }
 
 TEST_F(CalibrateTest, SaysWhenTheProfileIsNoLongerOfThisMachine) {

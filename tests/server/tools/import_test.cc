@@ -209,6 +209,15 @@ TEST_F(ImportTest, UnsupportedArchitectureListsTheSupportedOnes) {
               StatusIs(kInvalid, "supported: LlamaForCausalLM (llama), MistralForCausalLM"));
 }
 
+TEST_F(ImportTest, APackIsNoSource) {
+  MakeFolder(false);
+  ASSERT_OK(Import());
+  ImportOptions options = Options();
+  options.source = options.output;
+  options.output += "-again";
+  EXPECT_THAT(ImportModel(options), StatusIs(kInvalid, "is a pack already"));
+}
+
 TEST_F(ImportTest, MissingSourceIsNotFound) {
   EXPECT_THAT(Import(), StatusIs(absl::StatusCode::kNotFound, "/source"));
 }
