@@ -96,7 +96,7 @@ class Simulation {
     if (static_cast<double>(requests) > most) {
       return absl::InvalidArgumentError(absl::StrCat(
           "simulate ", name_, ": a block of ", requests, " requests of ", sweeps_each,
-          " sweeps each; at most ", std::floor(most),
+          " sweeps each; at most ", static_cast<int64_t>(most),
           " such requests are simulated, so give a smaller block"));
     }
     return requests;

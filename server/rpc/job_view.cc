@@ -50,9 +50,6 @@ v1::Progress MakeProgress(const JobRecord& record, const ViewMoment& moment) {
   if (const auto found = moment.times_left->find(record.id); found != moment.times_left->end()) {
     const double since_s = static_cast<double>(moment.now_us - moment.times_left_us) /
                            static_cast<double>(kMicrosPerSecond);
-    if (found->second.most_seconds <= since_s) {
-      return progress;  // the estimate has turned out wrong, and there is no other yet
-    }
     SetSeconds(found->second.seconds - since_s, *progress.mutable_eta());
     SetSeconds(found->second.least_seconds - since_s, *progress.mutable_eta_low());
     SetSeconds(found->second.most_seconds - since_s, *progress.mutable_eta_high());

@@ -196,15 +196,8 @@ absl::StatusOr<std::vector<JobRecord>> Preflight::ReadJobs() {
 }
 
 absl::StatusOr<ModelTextPtr> Preflight::TextOf(const std::string& model_name) {
-  const auto get = [&]() -> absl::StatusOr<ModelTextPtr> {
-    ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(model_name));
-    return texts_.Get(model);
-  };
-  absl::StatusOr<ModelTextPtr> text = get();
-  if (!text.ok() && !waits_.IsAway(model_name)) {
-    text = get();  // it may have come since the catalog was read
-  }
-  return text;
+  ASSIGN_OR_RETURN(const CatalogModel model, catalog_.Find(model_name));
+  return texts_.Get(model);
 }
 
 absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
@@ -216,8 +209,11 @@ absl::StatusOr<Preflight::Job> Preflight::Begin(const JobRecord& record) {
   job.context = MakeJobContext(record, options_.state_directory, options_.compute_type);
   RETURN_IF_ERROR(job.context->status);
   absl::StatusOr<ModelTextPtr> text = TextOf(record.model);
-  if (!text.ok() && waits_.IsNoted(record.model)) {
-    return text.status();
+  if (!text.ok() && waits_.IsAway(record.model)) {
+    return text.status();  // left alone until the runner has found it
+  }
+  if (!text.ok()) {
+    text = TextOf(record.model);  // it may have come since the catalog was read
   }
   if (!text.ok()) {
     // An engine may still hold the pack as it was: nobody else would find out.

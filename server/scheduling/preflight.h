@@ -72,7 +72,6 @@ class Preflight {
   // False when nothing was there to do.
   bool Step();
   absl::StatusOr<std::vector<JobRecord>> ReadJobs();
-  // Of the pack as it lies there now. An error of a model that `waits_` has noted may pass.
   absl::StatusOr<ModelTextPtr> TextOf(const std::string& model_name);
   absl::StatusOr<Job> Begin(const JobRecord& record);
   // Checks the next rows of a job.

@@ -311,6 +311,7 @@ class Runner::Loop {
   bool load_again_ = false;             // the last attempt found no room on the disk
   bool look_again_ = false;             // something could not be read in this step
   std::optional<ModelKey> unreadable_;  // its weights could not be read in its last sweep
+  std::optional<ModelKey> missed_;      // it was not there for its last load
   std::string claiming_job_;            // whose claim was begun and not taken; empty for none
   // Rows claimed and neither finished nor given back, by job.
   std::map<std::string, int64_t> in_hand_;
@@ -809,7 +810,10 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   }
   waits_.ClearLoad();
   if (!session.ok()) {
-    if (waits_.IsAway(key.model)) {
+    // One that was not there for the load and is there now may have come back between the two.
+    const bool came_back = absl::IsNotFound(session.status()) && missed_ != key;
+    missed_ = came_back ? std::optional(key) : std::nullopt;
+    if (waits_.IsAway(key.model) || came_back) {
       return;
     }
     MarkIfLost(key, session.status());
@@ -817,6 +821,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
     return;
   }
   Failpoint("model_loaded");
+  missed_.reset();
   preflight_.Retry();
   session_ = *std::move(session);
   block_ = std::make_unique<Block>(*session_, lengths_);

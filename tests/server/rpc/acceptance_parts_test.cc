@@ -221,7 +221,7 @@ TEST_F(InputScanTest, LetsTheFirstUseOfAnIdStandEvenIfItsRowIsBad) {
       Scan("{\"id\":\"a\"}\n{\"id\":\"a\",\"prompt\":\"x\"}\n{\"id\":\"b\",\"prompt\":\"x\"}"));
   const std::vector<NewRow> rows = Rows(10);
   EXPECT_THAT(ErrorOf(rows[0]), HasSubstr("neither prompt nor messages"));
-  EXPECT_EQ(ErrorOf(rows[1]), "custom_id of line 2 was used before in line 1");
+  EXPECT_EQ(ErrorOf(rows[1]), "id of line 2 was used before in line 1");
   EXPECT_FALSE(rows[2].error_body.has_value());
   EXPECT_EQ(scan_->num_invalid(), 2);
   EXPECT_THAT(scan_->Rejection(), StatusIs(absl::StatusCode::kInvalidArgument, "line 1"));

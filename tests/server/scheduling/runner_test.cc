@@ -1219,7 +1219,7 @@ TEST_P(RunnerTest, AReportGoesOnAfterARestart) {
 }
 
 TEST_P(RunnerTest, AJobThatNeverRanHasNoReport) {
-  world_.control.FailNextCreates({absl::NotFoundError("gone")});
+  world_.control.FailNextCreates({absl::FailedPreconditionError("gone")});
   world_.Start();
   world_.Submit("job", MakeRows(2), Spec(4));
   EXPECT_EQ(world_.WaitForEnd("job").report, "");
