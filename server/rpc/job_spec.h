@@ -22,8 +22,8 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64
 struct SpecDefaults {
   absl::string_view model;  // as the catalog names it
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
-  v1::Compression compression;  // resolved (rpc/compression.h)
-  uint64_t seed = 0;            // drawn
+  v1::Compression compression = {};  // resolved (rpc/compression.h)
+  uint64_t seed = 0;                 // drawn
 };
 v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults);
 
