@@ -27,7 +27,7 @@ CalibrationOptions Short(const std::string& folder) {
 }
 
 void ExpectRates(const ComputeRates& rates) {
-  ASSERT_EQ(rates.matmul.size(), 12U);
+  ASSERT_EQ(rates.matmul.size(), 14U);
   for (const MatmulRate& rate : rates.matmul) {
     ASSERT_EQ(rate.flops.points.size(), 6U);
     EXPECT_EQ(rate.flops.points.front().size, 1);

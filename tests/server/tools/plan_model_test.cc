@@ -190,7 +190,7 @@ TEST(PlanModelTest, NonsenseIsRefusedByName) {
 TEST(PlanModelTest, ReadsTypesByName) {
   EXPECT_THAT(ParseTypes("kv", "bf16,U4G64").value(), ElementsAre(DType::kBF16, DType::kU4G64));
   EXPECT_THAT(ParseTypes("kv", "").value(), IsEmpty());
-  EXPECT_THAT(ParseTypes("kv", "bf16,int3"), StatusIs(kInvalid, "--kv has int3; there are f32"));
+  EXPECT_THAT(ParseTypes("kv", "bf16,int3"), StatusIs(kInvalid, "--kv has \"int3\"; there are f32"));
 }
 
 }  // namespace
