@@ -64,7 +64,7 @@ void ExpandBytes(const GroupBlock& block, int64_t /*width*/, std::byte* target) 
   }
 }
 
-#if HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 constexpr int64_t kLanes = 1;
 
 // The sums of some outputs over the inputs of a group.
