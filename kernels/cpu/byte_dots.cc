@@ -44,13 +44,6 @@ BYTE_DOTS_INLINE __m512i LoadBytes(const std::byte* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-BYTE_DOTS_INLINE void WidenHalves(const std::byte* halves, int64_t count, float* target) {
-  for (int64_t i = 0; i < count; i += kLanes) {
-    _mm512_storeu_ps(target + i, _mm512_cvtph_ps(_mm256_loadu_si256(
-                                     reinterpret_cast<const __m256i*>(halves + 2 * i))));
-  }
-}
-
 BYTE_DOTS_TARGET void Expand(const GroupBlock& block, int64_t /*width*/, std::byte* target) {
   const int64_t quads = (block.pairs + 1) / 2;
   std::byte* at = target;
@@ -82,15 +75,7 @@ BYTE_DOTS_TARGET void Expand(const GroupBlock& block, int64_t /*width*/, std::by
       }
     }
   }
-  const int64_t group = block.format.group;
-  const int64_t groups = (2 * block.pairs + group - 1) / group;
-  const int64_t first = block.first_input / group * kPanelOutputs * 2;
-  auto* numbers = reinterpret_cast<float*>(at);
-  WidenHalves(block.panel + block.planes.scales + first, groups * kPanelOutputs, numbers);
-  if (block.format.has_minimum) {
-    WidenHalves(block.panel + block.planes.minimums + first, groups * kPanelOutputs,
-                numbers + groups * kPanelOutputs);
-  }
+  WidenNumbers(block, reinterpret_cast<float*>(at));
 }
 
 template <int kRows, bool kHasMinimum>

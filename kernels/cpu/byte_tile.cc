@@ -53,15 +53,7 @@ void ExpandBytes(const GroupBlock& block, int64_t /*width*/, std::byte* target) 
       }
     }
   }
-  const int64_t group = block.format.group;
-  const int64_t groups = (2 * block.pairs + group - 1) / group;
-  const int64_t first = block.first_input / group * kPanelOutputs * 2;
-  auto* numbers = reinterpret_cast<float*>(target + quads * 4 * kPanelOutputs);
-  WidenF16(block.panel + block.planes.scales + first, groups * kPanelOutputs, numbers);
-  if (block.format.has_minimum) {
-    WidenF16(block.panel + block.planes.minimums + first, groups * kPanelOutputs,
-             numbers + groups * kPanelOutputs);
-  }
+  WidenNumbers(block, reinterpret_cast<float*>(target + quads * 4 * kPanelOutputs));
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
@@ -84,37 +76,26 @@ HWY_INLINE void SumGroup(const int8_t* x, const std::byte* codes, int64_t quads,
 #else
 #if HWY_TARGET == HWY_SSE4
 using Register = __m128i;
-constexpr int64_t kLanes = 4;
-HWY_INLINE Register LoadBytes(const std::byte* at) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-}
-HWY_INLINE Register SetQuads(int32_t x) { return _mm_set1_epi32(x); }
-HWY_INLINE Register Magnitudes(Register w) { return _mm_abs_epi8(w); }
-HWY_INLINE Register TakeSigns(Register x, Register w) { return _mm_sign_epi8(x, w); }
-HWY_INLINE Register MultiplyPairs(Register w, Register x) { return _mm_maddubs_epi16(w, x); }
-HWY_INLINE Register AddWords(Register a, Register b) { return _mm_add_epi16(a, b); }
-HWY_INLINE Register AddPairs(Register a) { return _mm_madd_epi16(a, _mm_set1_epi16(1)); }
-HWY_INLINE Register AddSums(Register a, Register b) { return _mm_add_epi32(a, b); }
-HWY_INLINE void StoreSumsOf(Register sums, int32_t* at) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(at), sums);
-}
+#define OF_REGISTER(operation) _mm_##operation
 #else
 using Register = __m256i;
-constexpr int64_t kLanes = 8;
-HWY_INLINE Register LoadBytes(const std::byte* at) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-}
-HWY_INLINE Register SetQuads(int32_t x) { return _mm256_set1_epi32(x); }
-HWY_INLINE Register Magnitudes(Register w) { return _mm256_abs_epi8(w); }
-HWY_INLINE Register TakeSigns(Register x, Register w) { return _mm256_sign_epi8(x, w); }
-HWY_INLINE Register MultiplyPairs(Register w, Register x) { return _mm256_maddubs_epi16(w, x); }
-HWY_INLINE Register AddWords(Register a, Register b) { return _mm256_add_epi16(a, b); }
-HWY_INLINE Register AddPairs(Register a) { return _mm256_madd_epi16(a, _mm256_set1_epi16(1)); }
-HWY_INLINE Register AddSums(Register a, Register b) { return _mm256_add_epi32(a, b); }
-HWY_INLINE void StoreSumsOf(Register sums, int32_t* at) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), sums);
-}
+#define OF_REGISTER(operation) _mm256_##operation
 #endif
+constexpr int64_t kLanes = sizeof(Register) / sizeof(int32_t);
+
+HWY_INLINE Register LoadRegister(const void* at) {
+  Register loaded;
+  std::memcpy(&loaded, at, sizeof(loaded));
+  return loaded;
+}
+HWY_INLINE Register SetQuads(int32_t x) { return OF_REGISTER(set1_epi32)(x); }
+HWY_INLINE Register MultiplyPairs(Register w, Register x) {
+  return OF_REGISTER(maddubs_epi16)(w, x);
+}
+HWY_INLINE Register AddPairs(Register a) {
+  return OF_REGISTER(madd_epi16)(a, OF_REGISTER(set1_epi16)(1));
+}
+HWY_INLINE Register AddSums(Register a, Register b) { return OF_REGISTER(add_epi32)(a, b); }
 
 HWY_INLINE int32_t QuadAt(const int8_t* x) {
   int32_t quad = 0;
@@ -130,32 +111,35 @@ template <int kRows, bool kAreSmall>
 HWY_INLINE void SumGroup(const int8_t* x, const std::byte* codes, int64_t quads,
                          int32_t (&out)[kRows][kLanes]) {
   Register sums[kRows];
-  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) sums[r] = LoadBytes(reinterpret_cast<std::byte*>(out[r]));
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) sums[r] = LoadRegister(out[r]);
   if constexpr (kAreSmall) {
     for (int64_t first = 0; first < quads; first += kQuadsOfWords) {
       const int64_t last = std::min(first + kQuadsOfWords, quads);
       Register words[kRows];
       HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) words[r] = SetQuads(0);
       for (int64_t quad = first; quad < last; ++quad, x += 4, codes += 4 * kPanelOutputs) {
-        const Register w = LoadBytes(codes);
+        const Register w = LoadRegister(codes);
         HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
-          words[r] = AddWords(words[r], MultiplyPairs(w, SetQuads(QuadAt(x + r * kSegmentInputs))));
+          const Register quads_of_row = SetQuads(QuadAt(x + r * kSegmentInputs));
+          words[r] = OF_REGISTER(add_epi16)(words[r], MultiplyPairs(w, quads_of_row));
         }
       }
       HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) sums[r] = AddSums(sums[r], AddPairs(words[r]));
     }
   } else {
     for (int64_t quad = 0; quad < quads; ++quad, x += 4, codes += 4 * kPanelOutputs) {
-      const Register w = LoadBytes(codes);
-      const Register magnitudes = Magnitudes(w);
+      const Register w = LoadRegister(codes);
+      const Register magnitudes = OF_REGISTER(abs_epi8)(w);
       HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) {
-        const Register signs = TakeSigns(SetQuads(QuadAt(x + r * kSegmentInputs)), w);
+        const Register signs =
+            OF_REGISTER(sign_epi8)(SetQuads(QuadAt(x + r * kSegmentInputs)), w);
         sums[r] = AddSums(sums[r], AddPairs(MultiplyPairs(magnitudes, signs)));
       }
     }
   }
-  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) StoreSumsOf(sums[r], out[r]);
+  HWY_UNROLL(8) for (int r = 0; r < kRows; ++r) std::memcpy(out[r], &sums[r], sizeof(sums[r]));
 }
+#undef OF_REGISTER
 #endif
 
 // Rows by the 64 outputs of a block's groups.
@@ -257,6 +241,16 @@ namespace nightshift::cpu {
 HWY_EXPORT(RoundGroupSimd);
 HWY_EXPORT(ByteTileKernelSimd);
 HWY_EXPORT(ByteGroupKernelSimd);
+
+void WidenNumbers(const GroupBlock& block, float* target) {
+  const int64_t group = block.format.group;
+  const int64_t count = (2 * block.pairs + group - 1) / group * kPanelOutputs;
+  const int64_t first = block.first_input / group * kPanelOutputs * 2;
+  WidenF16(block.panel + block.planes.scales + first, count, target);
+  if (block.format.has_minimum) {
+    WidenF16(block.panel + block.planes.minimums + first, count, target + count);
+  }
+}
 
 ByteGroup RoundToBytes(const float* source, int64_t count, int64_t group, std::byte* target) {
   return HWY_DYNAMIC_DISPATCH(RoundGroupSimd)(source, count, group,

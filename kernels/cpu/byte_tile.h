@@ -21,6 +21,9 @@ ByteGroup RoundToBytes(const float* source, int64_t count, int64_t group, std::b
 const TileKernel& ByteTileKernel();
 const GroupKernel& ByteGroupKernel();
 
+// What `expand` writes behind the codes.
+void WidenNumbers(const GroupBlock& block, float* target);
+
 // The same by VPDPBUSD (byte_dots.cc), only where HasByteDots(), which asks the processor: keep the
 // answer.
 bool HasByteDots();
