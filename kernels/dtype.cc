@@ -101,4 +101,13 @@ const char* ComputeTypeName(ComputeType type) {
   return "unknown";
 }
 
+std::optional<ComputeType> ComputeTypeNamed(std::string_view name) {
+  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
+    if (name == ComputeTypeName(type)) {
+      return type;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace nightshift

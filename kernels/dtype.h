@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace nightshift {
 
@@ -45,10 +47,17 @@ double StoredBits(DType dtype);
 enum class ComputeType : uint8_t { kF32 = 1, kBF16 = 2, kInt8 = 3 };
 
 const char* ComputeTypeName(ComputeType type);
+// The type of that name.
+std::optional<ComputeType> ComputeTypeNamed(std::string_view name);
 
 // How all but weights of integer groups is computed.
 constexpr ComputeType FloatComputeType(ComputeType type) {
   return type == ComputeType::kInt8 ? ComputeType::kBF16 : type;
+}
+
+// What keys and values are kept as that are not packed.
+constexpr DType ComputedDType(ComputeType type) {
+  return type == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
 }
 
 }  // namespace nightshift

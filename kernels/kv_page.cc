@@ -4,7 +4,7 @@ namespace nightshift {
 
 bool IsKvType(DType dtype, ComputeType compute) {
   return dtype == DType::kU4G64 || dtype == DType::kU8G64 ||
-         dtype == (compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16);
+         dtype == ComputedDType(compute);
 }
 
 const char* KvTypeName(DType dtype) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -447,10 +448,8 @@ class Declaration {
 };
 
 absl::StatusOr<ComputeType> ReadComputeType(const std::string& text) {
-  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
-    if (text == ComputeTypeName(type)) {
-      return type;
-    }
+  if (const std::optional<ComputeType> type = ComputeTypeNamed(text)) {
+    return *type;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--compute-type is \"", text, "\", must be f32, bf16 or int8"));

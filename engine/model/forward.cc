@@ -70,7 +70,7 @@ double ScaleFrequency(double frequency, size_t pair, const RopeConfig& rope) {
 
 KvPageLayout KvLayoutOf(const ModelConfig& config, ComputeType compute_type,
                         std::optional<DType> kv_type) {
-  const DType computed = compute_type == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const DType computed = ComputedDType(compute_type);
   return {.dtype = kv_type.value_or(computed),
           .kv_heads = config.num_kv_heads,
           .head_width = config.head_width};

@@ -30,7 +30,7 @@ struct Shape {
 };
 
 DType StoredAs(ComputeType compute, std::optional<DType> kv) {
-  return kv.value_or(compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16);
+  return kv.value_or(ComputedDType(compute));
 }
 
 class AttentionProbe {

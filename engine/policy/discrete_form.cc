@@ -39,7 +39,7 @@ HardwareProfile DiscreteForm(const HardwareProfile& profile, const TierOptions& 
   }
   for (DecodeAttentionRate& rate : discrete.device.decode_attention) {
     // A query head does 4 operations with each pair of a key's and a value's numbers.
-    const DType computed = rate.compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+    const DType computed = ComputedDType(rate.compute);
     const double bytes_a_pair = 2.0 * StoredBits(rate.kv.value_or(computed)) / 8.0;
     Cap(flops * bytes_a_pair / (4.0 * static_cast<double>(rate.queries_per_kv_head)), rate.bytes);
   }

@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -155,10 +156,8 @@ absl::StatusOr<RateCurve> ReadCurve(const Json& object, const std::string& what,
 
 ComputeType ReadCompute(JsonReader& reader) {
   const std::string text = reader.RequiredText("compute");
-  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
-    if (text == ComputeTypeName(type)) {
-      return type;
-    }
+  if (const std::optional<ComputeType> type = ComputeTypeNamed(text)) {
+    return *type;
   }
   reader.Refuse("compute", "is not f32, bf16 or int8");
   return ComputeType::kF32;

@@ -64,7 +64,7 @@ SearchSpace SpaceOf(const RunRequest& request, DType weights, int64_t weight_byt
   SearchSpace space;
   space.requests = request.workload.requests();
   space.weights = {weights};
-  const DType computed = base.compute_type == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const DType computed = ComputedDType(base.compute_type);
   space.kv = request.kv_types.empty() ? std::vector{base.kv_type.value_or(computed)}
                                       : request.kv_types;
   space.chunk_tokens = fixed.prompt_chunk_tokens ? std::vector{base.prompt_chunk_tokens} : kChunks;

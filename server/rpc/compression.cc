@@ -24,7 +24,7 @@ v1::CompressionChoice ChooseKv(const v1::JobSpec& spec, const CatalogModel& mode
                        .requests = 1000}};
   const absl::StatusOr<PolicyState> state =
       rpc.plan_for(key, workload,
-                   {compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16, DType::kU8G64,
+                   {ComputedDType(compute), DType::kU8G64,
                     DType::kU4G64});
   v1::CompressionChoice choice = v1::COMPRESSION_CHOICE_NONE;
   std::string why = "packed keys and values are not predicted to be faster";

@@ -4,6 +4,7 @@
 // Usage: engine_throughput [PACK [ROWS PROMPT_TOKENS NEW_TOKENS THREADS f32|bf16|int8]]
 // PACK is the quickstart's unless given.
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -67,14 +68,10 @@ bool ReadArguments(int argc, char** argv, Workload& workload) {
   if (argc <= 2) {
     return true;
   }
-  bool is_type = false;
-  for (const ComputeType type : {ComputeType::kF32, ComputeType::kBF16, ComputeType::kInt8}) {
-    if (argc == 7 && argv[6] == std::string(ComputeTypeName(type))) {
-      workload.compute_type = type;
-      is_type = true;
-    }
-  }
-  return is_type && absl::SimpleAtoi(argv[2], &workload.rows) &&
+  const std::optional<ComputeType> type =
+      argc == 7 ? ComputeTypeNamed(argv[6]) : std::nullopt;
+  workload.compute_type = type.value_or(workload.compute_type);
+  return type && absl::SimpleAtoi(argv[2], &workload.rows) &&
          absl::SimpleAtoi(argv[3], &workload.prompt_tokens) &&
          absl::SimpleAtoi(argv[4], &workload.new_tokens) &&
          absl::SimpleAtoi(argv[5], &workload.threads);

@@ -29,8 +29,7 @@ struct AttentionShape {
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionShape& shape)
-      : layout_{.dtype = shape.kv.value_or(shape.compute == ComputeType::kF32 ? DType::kF32
-                                                                              : DType::kBF16),
+      : layout_{.dtype = shape.kv.value_or(ComputedDType(shape.compute)),
                 .kv_heads = 8,
                 .head_width = 128},
         heads_(layout_.kv_heads * shape.group),
@@ -125,7 +124,7 @@ void RunPrompt(KernelBench& bench, ComputeType compute, std::optional<DType> kv)
       kv ? absl::StrCat(" kv ", KvTypeName(*kv)) : "");
   if (!bench.Wants(name)) return;
   AttentionCase attention({.compute = compute, .kv = kv, .rows = 2048, .keys = 2048});
-  const DType type = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const DType type = ComputedDType(compute);
   const Bytes weights(PanelElements(2048, 2048) * FloatBytes(type));
   const WeightShardView weight = {weights.data(), type, 0, 2048, 2048};
   Matrix x(2048, 2048);

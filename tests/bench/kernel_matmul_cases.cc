@@ -54,7 +54,7 @@ bool IsUsual(const MatMulType& type, const NamedShape& shape) {
 // and beside the roof of their own bytes.
 void CompareGroups(KernelBench& bench, const std::string& name, const MatMulType& type,
                    const MatMulArgs& args, const Work& work) {
-  const DType plain = type.compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+  const DType plain = ComputedDType(type.compute);
   const int64_t outputs = args.weight.outputs;
   const Bytes weights(PanelElements(outputs, args.weight.inputs) * FloatBytes(plain));
   MatMulArgs plain_args = args;

@@ -95,7 +95,7 @@ TEST_P(MatMulTest, AgreesWithTheOracleForEachTypeAndShape) {
 TEST_P(MatMulTest, GroupsGiveTheBitsOfTheirValuesAsFloats) {
   const auto device = CreateDevice(2);
   for (const ComputeType compute : {ComputeType::kF32, ComputeType::kBF16}) {
-    const DType plain = compute == ComputeType::kF32 ? DType::kF32 : DType::kBF16;
+    const DType plain = ComputedDType(compute);
     for (const DType type : kGroupTypes) {
       for (const int64_t inputs : {7, 100, 322}) {
         const RandomWeight groups(type, 70, inputs, static_cast<uint64_t>(inputs));
