@@ -57,6 +57,7 @@ struct Values {
   std::string task;
   std::string against_compute_type;
   std::string kv_type;
+  std::string against_kv_type;
   std::string weight_type;
   std::string completion_window;
   std::string not_before;
@@ -337,6 +338,14 @@ void DeclareEvaluate(CLI::App& app, Values& values) {
                   "Of the other one (the daemon's)")
       ->type_name("f32|bf16|int8")
       ->check(IsOneOf(ComputeTypeNames()));
+  evaluate.add_option("--kv-type", values.kv_type, "Keys and values of MODEL (the daemon's)")
+      ->type_name("none|int8|int4|auto")
+      ->check(IsOneOf(CompressionNames()));
+  evaluate
+      .add_option("--against-kv-type", values.against_kv_type,
+                  "Keys and values of the other one (the daemon's)")
+      ->type_name("none|int8|int4|auto")
+      ->check(IsOneOf(CompressionNames()));
   evaluate.add_option("--window", values.line.windows.window_words, "perplexity: words of a row")
       ->capture_default_str()
       ->type_name("N")
@@ -649,6 +658,8 @@ CommandLine Complete(const CLI::App& app, Values values) {
   }
   line.against_compute_type = static_cast<v1::ComputeTypeChoice>(
       EnumeratorOf(ComputeTypeNames(), values.against_compute_type));
+  line.against_kv_type = static_cast<v1::CompressionChoice>(
+      EnumeratorOf(CompressionNames(), values.against_kv_type));
   FillSpec(values, line.spec);
   if (line.command == Command::kDaemonTool) {
     line.tool_arguments = command.remaining();
@@ -675,6 +686,9 @@ std::string EvaluateContradiction(const CommandLine& line) {
   }
   if (line.against.empty() && line.against_compute_type != v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED) {
     return "--against-compute-type needs --against";
+  }
+  if (line.against.empty() && line.against_kv_type != v1::COMPRESSION_CHOICE_UNSPECIFIED) {
+    return "--against-kv-type needs --against";
   }
   return "";
 }

@@ -32,6 +32,7 @@ struct Configuration {
   std::string option;  // of the command line that names it
   std::string model;
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED;
+  v1::CompressionChoice kv_type = v1::COMPRESSION_CHOICE_UNSPECIFIED;
 };
 
 class Evaluation {
@@ -52,15 +53,18 @@ class Evaluation {
       report_.reference.emplace();
       const ExitCode code = Score({.option = "--against",
                                    .model = line_.against,
-                                   .compute_type = line_.against_compute_type},
+                                   .compute_type = line_.against_compute_type,
+                                   .kv_type = line_.against_kv_type},
                                   *report_.reference);
       if (code != ExitCode::kOk) {
         return code;
       }
     }
-    const ExitCode code =
-        Score({.option = "MODEL", .model = line_.model, .compute_type = line_.spec.compute_type()},
-              report_.model);
+    const ExitCode code = Score({.option = "MODEL",
+                                 .model = line_.model,
+                                 .compute_type = line_.spec.compute_type(),
+                                 .kv_type = line_.spec.compression().kv()},
+                                report_.model);
     return code == ExitCode::kOk ? Conclude() : code;
   }
 
@@ -144,6 +148,10 @@ class Evaluation {
     CommandLine line = line_;
     line.model = configuration.model;
     line.spec.set_compute_type(configuration.compute_type);
+    line.spec.clear_compression();
+    if (configuration.kv_type != v1::COMPRESSION_CHOICE_UNSPECIFIED) {
+      line.spec.mutable_compression()->set_kv(configuration.kv_type);
+    }
     line.spec.mutable_sampling()->set_max_output_tokens(0);  // for whoever plans the job
     (*line.spec.mutable_labels())["evaluate"] =
         line.task == EvaluationTask::kNextWord ? "next-word" : "perplexity";

@@ -34,7 +34,8 @@ class CommandLineTest : public testing::Test {
 TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   const CommandLine line =
       Parse({"evaluate", "small", "--task", "next-word", "--data", "words.jsonl", "--against",
-             "packs/large", "--compute-type", "bf16", "--against-compute-type", "f32", "--json"});
+             "packs/large", "--compute-type", "bf16", "--against-compute-type", "f32", "--kv-type",
+             "int4", "--against-kv-type", "none", "--json"});
   EXPECT_EQ(line.command, Command::kEvaluate);
   EXPECT_EQ(line.task, EvaluationTask::kNextWord);
   EXPECT_EQ(line.model, "small");
@@ -42,6 +43,8 @@ TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   EXPECT_EQ(line.against, "packs/large");
   EXPECT_EQ(line.spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_BF16);
   EXPECT_EQ(line.against_compute_type, v1::COMPUTE_TYPE_CHOICE_F32);
+  EXPECT_EQ(line.spec.compression().kv(), v1::COMPRESSION_CHOICE_INT4);
+  EXPECT_EQ(line.against_kv_type, v1::COMPRESSION_CHOICE_NONE);
   const std::vector<std::string> start = {"evaluate", "m", "--task", "perplexity", "--data", "x"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), start.begin(), start.end());
@@ -52,6 +55,9 @@ TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
             std::string::npos);
   EXPECT_NE(Refuse(with({"--against-compute-type", "f32"})).find("needs --against"),
             std::string::npos);
+  EXPECT_NE(Refuse(with({"--against-kv-type", "int8"})).find("--against-kv-type needs --against"),
+            std::string::npos);
+  EXPECT_NE(Refuse(with({"--kv-type", "int2"})).find("int2"), std::string::npos);
   EXPECT_NE(Refuse({"evaluate", "m", "--task", "recall", "--data", "x"}).find("next-word"),
             std::string::npos);
   EXPECT_NE(Refuse({"evaluate", "m", "--task", "perplexity"}).find("--data"), std::string::npos);

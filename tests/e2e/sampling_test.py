@@ -201,6 +201,14 @@ class SamplingTest(EndToEndTest):
         self.assertEqual(report["model"]["numeric_mode"], "bf16/device")
         self.assertTrue(0 < report["kl"] < 0.01, report)
         self.assertTrue(0.9 < report["top1_agreement"] < 1, report)
+        packed = json.loads(evaluate("--task", "perplexity", "--window", "1000", "--stride", "999",
+                                     "--kv-type", "int4", "--against", "smollm2",
+                                     "--against-kv-type", "none").stdout)
+        self.assertEqual(packed["model"]["numeric_mode"], "bf16/kv int4/device")
+        self.assertEqual(packed["against"]["numeric_mode"], "bf16/device")
+        self.assertEqual(packed["against"]["perplexity"], report["model"]["perplexity"])
+        self.assertNotEqual(packed["model"]["perplexity"], report["model"]["perplexity"])
+        self.assertTrue(0 < packed["kl"] < 1, packed)
         words = evaluate("--task", "next-word", "--compute-type", "f32")
         self.assertEqual(json.loads(words.stdout)["words"], len(golden))
         narrow = run_client("evaluate", tiny_pack("llama_tied"), "--task", "perplexity", "--data",
