@@ -15,6 +15,8 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 #include "engine/engine.h"
 #include "tests/support/covering_array.h"
 #include "tests/support/engine_runs.h"
@@ -56,7 +58,7 @@ struct Model {
   ComputeType compute_type;
   std::optional<DType> kv_type = {};
 };
-// One of each family; both compute types; keys and values as computed and packed.
+// One of each family; all compute types; keys and values as computed and packed.
 const std::vector<Model> kModels = {
     {"llama", ComputeType::kBF16},
     {"llama_tied", ComputeType::kF32},
@@ -82,6 +84,8 @@ const std::vector<Model> kModels = {
     {"gemma2", ComputeType::kF32, DType::kU4G64},
     {"gemma3", ComputeType::kBF16, DType::kU8G64},
     {"llama_tied:int4", ComputeType::kBF16, DType::kU4G64},
+    {"llama_tied:int4", ComputeType::kInt8, DType::kU4G64},
+    {"mixtral:int8", ComputeType::kInt8, DType::kU8G64},
 };
 
 std::vector<size_t> NumChoices() {
@@ -96,7 +100,7 @@ std::vector<size_t> NumChoices() {
 std::string Describe(const std::vector<size_t>& run) {
   static const char* const kSchedules[] = {"rolling", "zigzag", "row"};
   const Model& model = kModels[run[kModel]];
-  std::string text = model.name;
+  std::string text = absl::StrCat(model.name, " in ", ComputeTypeName(model.compute_type));
   if (model.kv_type) text += std::string(" of ") + DTypeName(*model.kv_type);
   text += std::string(", weights ") + kShareNames[run[kWeights]];
   text += std::string(", kv ") + kShareNames[run[kKv]];
