@@ -88,7 +88,7 @@ class WorkList {
       : manifest_(manifest),
         placement_(placement),
         compute_type_(compute_type),
-        joined_(joined),
+        joined_(static_cast<double>(joined)),
         max_joined_bytes_(max_joined_bytes) {
     const ModelConfig& config = manifest.config;
     const size_t num_layers = static_cast<size_t>(config.num_layers);
@@ -170,15 +170,7 @@ class WorkList {
                                    .tier = tier,
                                    .layer = layer,
                                    .follows_attention = place.place != Place::kInputs};
-      if (!JoinsLast(streamed, part)) {
-        work_.shards.push_back(streamed);
-        part.pieces.emplace_back();
-        in_last_ = 0;
-      } else {
-        work_.shards.back().bytes += streamed.bytes;
-      }
-      ++in_last_;
-      StreamedWork& piece = part.pieces.back();
+      StreamedWork& piece = Joined(streamed, part);
       piece.shards += 1.0;
       piece.resident_flops_per_row += std::exchange(part.resident_flops_per_row, 0.0);
       piece.streamed.flops_per_row += FlopsPerRow(tensor, shard);
@@ -188,12 +180,20 @@ class WorkList {
     }
   }
 
-  bool JoinsLast(const StreamedShard& shard, const PartWork& part) const {
-    if (part.pieces.empty() || in_last_ >= joined_) {
-      return false;
+  // The piece that the shard is part of: the last one of its tier, if that is the last or last but
+  // one of the part and has room, for shards of two tiers take turns; else a new one.
+  StreamedWork& Joined(const StreamedShard& shard, PartWork& part) {
+    for (size_t back = 1; back <= std::min<size_t>(2, part.pieces.size()); ++back) {
+      StreamedShard& last = work_.shards[work_.shards.size() - back];
+      StreamedWork& piece = part.pieces[part.pieces.size() - back];
+      if (last.tier == shard.tier && piece.shards < joined_ &&
+          last.bytes + shard.bytes <= max_joined_bytes_) {
+        last.bytes += shard.bytes;
+        return piece;
+      }
     }
-    const StreamedShard& last = work_.shards.back();
-    return last.tier == shard.tier && last.bytes + shard.bytes <= max_joined_bytes_;
+    work_.shards.push_back(shard);
+    return part.pieces.emplace_back();
   }
 
   void AddEmbedding(const TensorEntry& tensor, size_t index) {
@@ -246,9 +246,8 @@ class WorkList {
   const PackManifest& manifest_;
   const WeightPlacement& placement_;
   const ComputeType compute_type_;
-  const size_t joined_;  // most shards in one
+  const double joined_;  // most shards in one
   const int64_t max_joined_bytes_;
-  size_t in_last_ = 0;
   ModelWork work_;
 };
 

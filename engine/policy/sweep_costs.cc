@@ -437,8 +437,8 @@ ComputeClock::Times ComputeClock::OfPiece(const Step& step,
   const StreamedWork& piece =
       index < of_first ? parts[0]->pieces[index] : parts[1]->pieces[index - of_first];
   if (rows > 0.0) {
-    before += costs_.MatmulSeconds(piece.resident_flops_per_row, rows);
-    times.after_wait += costs_.MatmulSeconds(piece.streamed.flops_per_row, rows);
+    before += MatmulSeconds(piece.resident_flops_per_row, rows);
+    times.after_wait += MatmulSeconds(piece.streamed.flops_per_row, rows);
   }
   times.after_wait += costs_.UnpackSeconds(piece.streamed.unpacked_elements) +
                       (piece.shards - 1.0) * costs_.step_seconds();
@@ -448,9 +448,17 @@ ComputeClock::Times ComputeClock::OfPiece(const Step& step,
   return times;
 }
 
-double ComputeClock::Rest(const PartWork& part, double rows) const {
-  return (rows > 0.0 ? costs_.MatmulSeconds(part.resident_flops_per_row, rows) : 0.0) +
+double ComputeClock::Rest(const PartWork& part, double rows) {
+  return (rows > 0.0 ? MatmulSeconds(part.resident_flops_per_row, rows) : 0.0) +
          costs_.RowSeconds(rows * part.row_bytes);
+}
+
+double ComputeClock::MatmulSeconds(double flops_per_row, double rows) {
+  if (rows != rows_) {
+    rows_ = rows;
+    seconds_per_flop_ = costs_.MatmulSeconds(1.0, rows);
+  }
+  return flops_per_row * seconds_per_flop_;
 }
 
 double ComputeClock::AttentionSeconds(const Step& step) const {

@@ -145,11 +145,15 @@ class ComputeClock {
  private:
   // A part of the call as far as it is computed: its streamed pieces, or its rest.
   Times OfPiece(const Step& step, const std::array<const PartWork*, 2>& parts, double rows);
-  double Rest(const PartWork& part, double rows) const;
+  double Rest(const PartWork& part, double rows);
   double AttentionSeconds(const Step& step) const;
+  // In proportion to the operations for equal rows, which follow one another.
+  double MatmulSeconds(double flops_per_row, double rows);
 
   const SweepCosts& costs_;
   const SweepLoad& load_;
+  double rows_ = -1.0;  // of the last matmul
+  double seconds_per_flop_ = 0.0;
   // Of the call that is being computed.
   bool has_begun_ = false;
   bool has_attended_ = false;

@@ -141,8 +141,7 @@ double SweepPredictor::Stretch(const SweepLoad& load) {
   const auto [known, is_new] =
       stretches_.try_emplace(KindOf(lanes, bound, load.batches.size(), kSame), 1.0);
   if (is_new) {
-    const absl::StatusOr<double> seconds = timing_.Seconds(load);
-    known->second = seconds.ok() ? std::max(1.0, *seconds / bound) : 1.0;
+    known->second = std::max(1.0, timing_.Seconds(load) / bound);
   }
   return known->second;
 }

@@ -59,7 +59,7 @@ class Simulation {
 
   absl::StatusOr<SimulatedRun> Run() {
     RETURN_IF_ERROR(RunFlow());
-    RETURN_IF_ERROR(TimeSweeps());
+    TimeSweeps();
     return Report();
   }
 
@@ -85,19 +85,18 @@ class Simulation {
   absl::StatusOr<int64_t> RequestsToRun(const KvPageNeeds& needs) const {
     const int64_t block = BlockRequests(needs);
     const double chunk = static_cast<double>(LongestSpan(options_));
-    const double sweeps_each =
-        std::max(std::ceil(workload_.mean_prompt_tokens() / chunk) + workload_.mean_output_tokens(),
-                 1.0);
+    const double sweeps_each = std::max(
+        std::ceil(workload_.mean_prompt_tokens() / chunk) + workload_.mean_output_tokens(), 1.0);
     const double blocks = std::clamp(kMostVisits / (static_cast<double>(block) * sweeps_each), 1.0,
                                      static_cast<double>(kBlocks));
     const int64_t of_blocks = static_cast<int64_t>(std::ceil(blocks * static_cast<double>(block)));
     const int64_t requests = std::min(workload_.requests(), of_blocks);
     const double most = std::min(kMostRequests, kMostVisitsOfBlock / sweeps_each);
     if (static_cast<double>(requests) > most) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "simulate ", name_, ": a block of ", requests, " requests of ", sweeps_each,
-          " sweeps each; at most ", static_cast<int64_t>(most),
-          " such requests are simulated, so give a smaller block"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("simulate ", name_, ": a block of ", requests, " requests of ", sweeps_each,
+                       " sweeps each; at most ", static_cast<int64_t>(most),
+                       " such requests are simulated, so give a smaller block"));
     }
     return requests;
   }
@@ -145,7 +144,7 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  absl::Status TimeSweeps() {
+  void TimeSweeps() {
     double steps = 1.0;
     for (const JobSweep& sweep : sweeps_) {
       steps = std::max(steps, timing_.NumSteps(sweep.load));
@@ -163,12 +162,11 @@ class Simulation {
       }
     }
     for (const auto& [kind, members] : kinds) {
-      RETURN_IF_ERROR(TimeKind(members));
+      TimeKind(members);
     }
-    return absl::OkStatus();
   }
 
-  absl::Status TimeKind(const std::vector<size_t>& members) {
+  void TimeKind(const std::vector<size_t>& members) {
     double mean = 0.0;
     for (const size_t i : members) {
       mean += sweeps_[i].bound / static_cast<double>(members.size());
@@ -179,11 +177,10 @@ class Simulation {
         typical = i;
       }
     }
-    ASSIGN_OR_RETURN(const double seconds, timing_.Seconds(sweeps_[typical].load));
+    const double seconds = timing_.Seconds(sweeps_[typical].load);
     for (const size_t i : members) {
       sweeps_[i].seconds = seconds * sweeps_[i].bound / sweeps_[typical].bound;
     }
-    return absl::OkStatus();
   }
 
   // The time at which so many requests have ended.

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/status_macros.h"
-
 namespace nightshift {
 namespace {
 
 constexpr int64_t kMostStreamed = 8192;
 // By all batches of a sweep together.
 constexpr int64_t kMostUses = 65536;
+// A ring keeps several transfers apart. Those of several batches, which share what a ring brings
+// over many steps, may be joined beyond that; the ring is then taken for larger than it is.
+constexpr int64_t kPartsOfRing = 4;
 constexpr size_t kRunsOfSweep = 3;
 constexpr double kNanos = 1e9;
 // Lanes that work for less than this share of the sweep hold nothing up.
@@ -20,15 +21,17 @@ constexpr double kIdle = 0.01;
 
 ModelWork WorkOfPlan(const PackManifest& manifest, const MemoryPlan& plan,
                      const EngineOptions& options) {
-  // A ring keeps several transfers apart.
-  constexpr int64_t kPartsOfRing = 4;
   const int64_t device = plan.device_ring_bytes;
   const int64_t ring = device == 0 ? plan.host_ring_bytes : std::min(plan.host_ring_bytes, device);
+  // Of a sweep: cut by tokens, and by pages where those are staged.
   const int64_t batches =
-      options.max_sweep_tokens / std::max<int64_t>(1, plan.executor.max_batch_tokens);
+      std::max(options.max_sweep_tokens / std::max<int64_t>(1, plan.executor.max_batch_tokens),
+               plan.executor.kv.pages_per_slot == 0
+                   ? 1
+                   : plan.kv_pages.total() / plan.executor.kv.pages_per_slot);
   const int64_t streamed = std::min(kMostStreamed, kMostUses / std::max<int64_t>(1, batches));
   return WorkOf(manifest, plan.weights, options.compute_type, static_cast<size_t>(streamed),
-                ring / kPartsOfRing);
+                batches > 1 ? INT64_MAX : ring / kPartsOfRing);
 }
 
 SweepKind KindOf(const LaneSeconds& lanes, double bound, size_t num_batches, double share) {
@@ -45,11 +48,16 @@ SweepKind KindOf(const LaneSeconds& lanes, double bound, size_t num_batches, dou
 
 StreamShape SweepTiming::ShapeOfStream() const {
   const SweepCosts::Model& model = costs_.model();
+  int64_t largest = 0;
+  for (const StreamedShard& shard : model.work.shards) {
+    largest = std::max(largest, shard.bytes);
+  }
   return {.num_layers = model.config.num_layers,
           .shards = model.work.shards,
           .unified_memory = model.unified_memory,
-          .host_ring_bytes = plan_.host_ring_bytes,
-          .device_ring_bytes = plan_.device_ring_bytes,
+          .host_ring_bytes = std::max(plan_.host_ring_bytes, kPartsOfRing * largest),
+          .device_ring_bytes =
+              model.unified_memory ? 0 : std::max(plan_.device_ring_bytes, kPartsOfRing * largest),
           .num_slots = plan_.executor.num_slots(),
           .overlap = plan_.executor.overlap};
 }
@@ -63,50 +71,34 @@ double SweepTiming::NumSteps(const SweepLoad& load) const {
           static_cast<double>(costs_.model().config.num_layers) * batches * kStepsOfUse);
 }
 
-absl::StatusOr<double> SweepTiming::Seconds(const SweepLoad& load) const {
+double SweepTiming::Seconds(const SweepLoad& load) const {
   SweepSteps maker(ShapeOfStream());
-  std::vector<VirtualStep> steps;
-  std::vector<size_t> index_of_id;
-  std::array<size_t, kRunsOfSweep> last_of_run = {};
+  VirtualLanes lanes(kNumLanes);
+  int64_t last_ns = 0;  // of the last computation of a run
+  int64_t before_ns = 0;
   for (size_t run = 0; run < kRunsOfSweep; ++run) {
+    before_ns = last_ns;
     ComputeClock clock(costs_, load);
     for (const Step& step : maker.Next(load.shape)) {
-      AddSteps(step, load, clock, index_of_id, steps);
-      if (step.kind == StepKind::kCompute) {
-        last_of_run[run] = steps.size() - 1;
-      }
+      const int64_t end_ns = Run(step, load, clock, lanes);
+      last_ns = step.kind == StepKind::kCompute ? end_ns : last_ns;
     }
   }
-  ASSIGN_OR_RETURN(const VirtualRun run, RunInVirtualTime(steps, kNumLanes));
-  const int64_t end = run.steps[last_of_run[kRunsOfSweep - 1]].end_ns;
-  return static_cast<double>(end - run.steps[last_of_run[kRunsOfSweep - 2]].end_ns) / kNanos;
+  return static_cast<double>(last_ns - before_ns) / kNanos;
 }
 
-void SweepTiming::AddSteps(const Step& step, const SweepLoad& load, ComputeClock& clock,
-                           std::vector<size_t>& index_of_id,
-                           std::vector<VirtualStep>& steps) const {
+int64_t SweepTiming::Run(const Step& step, const SweepLoad& load, ComputeClock& clock,
+                         VirtualLanes& lanes) const {
   const size_t lane = static_cast<size_t>(LaneOf(step.kind));
-  const auto add = [&](double seconds) -> VirtualStep& {
-    return steps.emplace_back(
-        VirtualStep{.lane = lane,
-                    .duration_ns = static_cast<int64_t>(std::llround(seconds * kNanos)),
-                    .waits = {}});
+  const auto nanos = [](double seconds) {
+    return static_cast<int64_t>(std::llround(seconds * kNanos));
   };
-  double seconds = 0.0;
-  if (step.kind == StepKind::kCompute) {
-    const ComputeClock::Times times = clock.Next(step);
-    if (times.before_wait > 0.0) {
-      add(times.before_wait);
-    }
-    seconds = times.after_wait;
-  } else {
-    seconds = TransferSeconds(step, load);
+  if (step.kind != StepKind::kCompute) {
+    return lanes.Run(lane, nanos(TransferSeconds(step, load)), step.waits).end_ns;
   }
-  VirtualStep& added = add(seconds);
-  for (const int64_t id : step.waits) {
-    added.waits.push_back(index_of_id[static_cast<size_t>(id)]);
-  }
-  index_of_id.push_back(steps.size() - 1);
+  const ComputeClock::Times times = clock.Next(step);
+  lanes.Work(lane, nanos(times.before_wait));
+  return lanes.Run(lane, nanos(times.after_wait), step.waits).end_ns;
 }
 
 double SweepTiming::TransferSeconds(const Step& step, const SweepLoad& load) const {

@@ -5,9 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
-
-#include "absl/status/statusor.h"
 
 #include "engine/engine.h"
 #include "engine/memory_plan.h"
@@ -37,15 +34,16 @@ class SweepTiming {
   SweepTiming(const MemoryPlan& plan, const SweepCosts& costs) : plan_(plan), costs_(costs) {}
 
   // Of the last of three equal sweeps in a row, so that what is read ahead for it in the one before
-  // counts. Errors: as RunInVirtualTime.
-  absl::StatusOr<double> Seconds(const SweepLoad& load) const;
+  // counts.
+  double Seconds(const SweepLoad& load) const;
   // Steps that are run to find that out, about.
   double NumSteps(const SweepLoad& load) const;
 
  private:
   StreamShape ShapeOfStream() const;
-  void AddSteps(const Step& step, const SweepLoad& load, ComputeClock& clock,
-                std::vector<size_t>& index_of_id, std::vector<VirtualStep>& steps) const;
+  // Returns when the step ends.
+  int64_t Run(const Step& step, const SweepLoad& load, ComputeClock& clock,
+              VirtualLanes& lanes) const;
   double TransferSeconds(const Step& step, const SweepLoad& load) const;
 
   const MemoryPlan& plan_;

@@ -1,7 +1,8 @@
-// Virtual lanes: steps on lanes in virtual time, as the lanes of the executor run them. Pure.
+// VirtualLanes: steps on lanes in virtual time, as the lanes of the executor run them. Pure.
 //
-// A lane runs its steps one after the other, in the order of the list; a step starts when the one
-// before it on its lane and all that it waits for have ended.
+// A lane runs its steps one after the other, in the order in which they are given; a step starts
+// when the one before it on its lane and all that it waits for have ended. What it waits for was
+// given before it, so no steps wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -9,30 +10,25 @@
 #include <span>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace nightshift {
-
-struct VirtualStep {
-  size_t lane = 0;
-  int64_t duration_ns = 0;    // >= 0
-  std::vector<size_t> waits;  // indices of steps, on any lane, before or after this one in the list
-};
 
 struct VirtualTimes {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
 
-struct VirtualRun {
-  std::vector<VirtualTimes> steps;    // one a step; the first start is 0
-  std::vector<int64_t> lane_busy_ns;  // sum of the durations of each lane's steps
-  int64_t makespan_ns = 0;            // the last end
-};
+class VirtualLanes {
+ public:
+  explicit VirtualLanes(size_t num_lanes) : lane_ends_(num_lanes, 0) {}
 
-// Linear in steps and waits. Lanes are numbered below num_lanes.
-// Errors: FAILED_PRECONDITION naming the first step, its lane and the step that it waits for, when
-// steps wait for each other and never end.
-absl::StatusOr<VirtualRun> RunInVirtualTime(std::span<const VirtualStep> steps, size_t num_lanes);
+  // The next step, of a duration >= 0. `waits` are numbers of steps; the first one is 0.
+  VirtualTimes Run(size_t lane, int64_t duration_ns, std::span<const int64_t> waits);
+  // The lane works on what no step waits for.
+  void Work(size_t lane, int64_t duration_ns);
+
+ private:
+  std::vector<int64_t> lane_ends_;
+  std::vector<int64_t> step_ends_;
+};
 
 }  // namespace nightshift
