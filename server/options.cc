@@ -201,9 +201,10 @@ class Declaration {
         "disk for token ids of prompts that were checked and wait; the others are tokenized again "
         "(default: 4GiB)",
         [&options] { return SizeText(options.kept_prompt_bytes); });
-    AddNumber("claim-window", options.claim_window_rows,
-              "checked rows among which the longest run first, of all jobs together; about 100 bytes "
-              "of memory each");
+    AddNumber(
+        "claim-window", options.claim_window_rows,
+        "checked rows among which the longest run first, of all jobs together; about 100 bytes "
+        "of memory each");
     Add("disk-ballast", written.disk_ballast,
         "disk that is set aside for a full disk, so that what has happened can still be written "
         "(default: 64MiB)",
@@ -394,8 +395,8 @@ class Declaration {
     plan_->add_option("--margin", plan.margin_percent, "per cent of each memory that stay free")
         ->capture_default_str();
     plan_->add_flag("--simulate", plan.simulate,
-                    "also run the plan in virtual time: this engine's schedule on the machine's "
-                    "rates");
+                    "also tell what this engine's schedule takes in virtual time, which a plan of "
+                    "--model-form nightshift has as its own");
     plan_->add_flag("--frontier", plan.frontier, "throughput by latency, in place of a plan");
     plan_->add_option("--svg", plan.svg_path, "with --frontier: file for a plot")
         ->needs("--frontier");
@@ -459,13 +460,11 @@ absl::StatusOr<v1::CompressionChoice> ReadKvType(const std::string& text, bool m
   for (const v1::CompressionChoice choice :
        {v1::COMPRESSION_CHOICE_NONE, v1::COMPRESSION_CHOICE_INT8, v1::COMPRESSION_CHOICE_INT4,
         v1::COMPRESSION_CHOICE_AUTO}) {
-    if (text == CompressionName(choice) &&
-        (may_be_auto || choice != v1::COMPRESSION_CHOICE_AUTO)) {
+    if (text == CompressionName(choice) && (may_be_auto || choice != v1::COMPRESSION_CHOICE_AUTO)) {
       return choice;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat("--kv-type is ", text,
-                                                 ", must be none, int8",
+  return absl::InvalidArgumentError(absl::StrCat("--kv-type is ", text, ", must be none, int8",
                                                  may_be_auto ? ", int4 or auto" : " or int4"));
 }
 

@@ -1,7 +1,6 @@
 #include "engine/policy/run_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,14 +13,13 @@
 #include "engine/policy/discrete_form.h"
 #include "engine/policy/engine_policy.h"
 #include "engine/policy/nightshift_cost.h"
+#include "engine/policy/plan_trials.h"
 #include "engine/schedule/sweep_schedule.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
 
-// Parts of the capacities that stay free, tried in turn: the pools round up.
-constexpr std::array<double, 3> kMargins = {0.0, 0.05, 0.15};
 // The engine's prompt chunks; 0: whole prompts.
 const std::vector<int64_t> kChunks = {0, 128, 512};
 // What a plan has to be faster by to be worth leaving the base options for.
@@ -65,8 +63,8 @@ SearchSpace SpaceOf(const RunRequest& request, DType weights, int64_t weight_byt
   space.requests = request.workload.requests();
   space.weights = {weights};
   const DType computed = ComputedDType(base.compute_type);
-  space.kv = request.kv_types.empty() ? std::vector{base.kv_type.value_or(computed)}
-                                      : request.kv_types;
+  space.kv =
+      request.kv_types.empty() ? std::vector{base.kv_type.value_or(computed)} : request.kv_types;
   space.chunk_tokens = fixed.prompt_chunk_tokens ? std::vector{base.prompt_chunk_tokens} : kChunks;
   if (unified) {
     space.host_attention = false;
@@ -143,47 +141,51 @@ absl::StatusOr<SimulatedRun> Try(const RunRequest& request, const EngineOptions&
   return run;
 }
 
-struct Tried {
-  EngineOptions options;
-  Plan plan;
-  absl::StatusOr<SimulatedRun> run;
+// What is planned with.
+struct Planning {
+  NightshiftModel model;
+  DType weights;
+  std::unique_ptr<NightshiftCost> cost;
+  PlanOptions options;
 };
 
-absl::StatusOr<Tried> Search(const RunRequest& request, const HardwareProfile& hardware) {
-  const DType weights = MatrixType(request.manifest);
-  const NightshiftModel model{.name = request.name, .forms = {{weights, request.manifest}}};
-  ASSIGN_OR_RETURN(
-      const std::unique_ptr<NightshiftCost> cost,
-      NightshiftCost::Create(model, request.base.compute_type, hardware, request.workload));
+absl::StatusOr<std::unique_ptr<Planning>> Prepare(const RunRequest& request,
+                                                  const HardwareProfile& hardware) {
+  auto planning = std::make_unique<Planning>();
+  planning->weights = MatrixType(request.manifest);
+  planning->model = {.name = request.name, .forms = {{planning->weights, request.manifest}}};
+  ASSIGN_OR_RETURN(planning->cost,
+                   NightshiftCost::Create(planning->model, request.base.compute_type, hardware,
+                                          request.workload));
   int64_t weight_bytes = 0;
   for (const TensorEntry& tensor : request.manifest.tensors) {
     for (size_t i = 0; i < tensor.shards.size(); ++i) {
       weight_bytes += DeviceShardBytes(tensor, i, request.base.compute_type);
     }
   }
-  PlanOptions options{.space = SpaceOf(request, weights, weight_bytes)};
+  PlanOptions& options = planning->options;
+  options.space = SpaceOf(request, planning->weights, weight_bytes);
   for (const WorkloadClass& one : request.workload.classes) {
     options.prompt_tokens += static_cast<double>(one.prompt_tokens * one.requests);
     options.output_tokens += static_cast<double>(one.output_tokens * one.requests);
   }
+  return planning;
+}
+
+absl::StatusOr<Trial> Search(const RunRequest& request, const HardwareProfile& hardware,
+                             const Planning& planning) {
   const TierBudgets budgets{.device = request.base.tiers.device_budget_bytes,
                             .host = request.base.memory_budget_bytes,
                             .disk = request.base.tiers.disk_budget_bytes};
-  absl::StatusOr<Tried> tried = absl::InternalError("no margin was tried");
-  for (const double margin : kMargins) {
-    options.space.margin = margin;
-    ASSIGN_OR_RETURN(Plan plan, MakePlan(*cost, options));
-    EngineOptions planned = OptionsFor(request.base, plan.choice, plan.shares, budgets,
-                                       request.workload, cost->LayerBytes(weights));
-    KeepFixed(request, planned);
-    absl::StatusOr<SimulatedRun> run = Try(request, planned, hardware);
-    const bool lacks_room = absl::IsResourceExhausted(run.status());
-    tried = Tried{std::move(planned), std::move(plan), std::move(run)};
-    if (!lacks_room) {
-      break;
-    }
-  }
-  return tried;
+  return TryPlans(
+      *planning.cost, planning.options,
+      [&](const BlockChoice& choice, const Shares& shares) -> absl::StatusOr<TriedChoice> {
+        EngineOptions options = OptionsFor(request.base, choice, shares, budgets, request.workload,
+                                           planning.cost->LayerBytes(planning.weights));
+        KeepFixed(request, options);
+        ASSIGN_OR_RETURN(SimulatedRun run, Try(request, options, hardware));
+        return TriedChoice{.options = std::move(options), .run = std::move(run)};
+      });
 }
 
 }  // namespace
@@ -197,17 +199,24 @@ absl::StatusOr<RunPlan> PlanRun(const RunRequest& request) {
   RETURN_IF_ERROR(request.base.Validate());
   RETURN_IF_ERROR(request.workload.Validate(request.manifest.config.context_tokens));
   const HardwareProfile hardware = Within(request, request.base);
-  ASSIGN_OR_RETURN(Tried found, Search(request, hardware));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Planning> planning, Prepare(request, hardware));
+  absl::StatusOr<Trial> found = Search(request, hardware, *planning);
   absl::StatusOr<SimulatedRun> usual = Try(request, request.base, hardware);
-  if (!found.run.ok() && !usual.ok()) {
-    return found.run.status();
+  if (!found.ok() && !usual.ok()) {
+    return found.status();
   }
-  const bool is_default =
-      !found.run.ok() || (usual.ok() && usual->seconds < kLeastGain * found.run->seconds);
-  return RunPlan{.options = is_default ? request.base : std::move(found.options),
+  if (!found.ok()) {
+    ASSIGN_OR_RETURN(Plan plan, MakePlan(*planning->cost, planning->options));
+    return RunPlan{.options = request.base,
+                   .is_default = true,
+                   .plan = std::move(plan),
+                   .predicted = *std::move(usual)};
+  }
+  const bool is_default = usual.ok() && usual->seconds < kLeastGain * found->tried.run.seconds;
+  return RunPlan{.options = is_default ? request.base : std::move(found->tried.options),
                  .is_default = is_default,
-                 .plan = std::move(found.plan),
-                 .predicted = is_default ? *std::move(usual) : *std::move(found.run)};
+                 .plan = std::move(found->plan),
+                 .predicted = is_default ? *std::move(usual) : std::move(found->tried.run)};
 }
 
 }  // namespace nightshift

@@ -51,9 +51,8 @@ struct RunPlan {
   SimulatedRun predicted;   // with `options`
 };
 
-// Searches (MakePlan), makes options of what is found, and runs both these and the base options in
-// virtual time: a plan that its own simulation does not confirm is not used. Capacities that turn
-// out smaller in the pools than in the linear program are planned for again with a margin.
+// Searches (TryPlans), and runs the base options in virtual time as well: they stay where what was
+// found is hardly faster.
 // Errors: INVALID_ARGUMENT; RESOURCE_EXHAUSTED when not even the base options hold the model and
 // its longest request, with numbers.
 absl::StatusOr<RunPlan> PlanRun(const RunRequest& request);

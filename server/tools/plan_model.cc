@@ -26,6 +26,7 @@
 #include "engine/policy/hardware_profile.h"
 #include "engine/policy/nightshift_cost.h"
 #include "engine/policy/plan.h"
+#include "engine/policy/plan_trials.h"
 #include "engine/policy/quantity_text.h"
 #include "engine/policy/sweep_simulation.h"
 #include "engine/policy/workload_profile.h"
@@ -115,27 +116,33 @@ WorkloadProfile WorkloadOf(const PlanModelOptions& options) {
   return workload;
 }
 
-// The plan in virtual time, whichever cost model made it.
-absl::StatusOr<SimulatedRun> Simulate(const PlanModelOptions& options, const PlannedModel& model,
-                                      const Machine& machine, const Plan& plan) {
+// Runs a choice in virtual time, whichever cost model made it. What is referred to outlives it.
+absl::StatusOr<TryChoice> TrialsOf(const PlanModelOptions& options, const PlannedModel& model,
+                                   const Machine& machine) {
   if (!machine.profile) {
     return absl::InvalidArgumentError(
         absl::StrCat("--simulate needs a profile; ", machine.name, " is none"));
   }
   const HardwareProfile& hardware = *machine.profile;
   const WorkloadProfile workload = WorkloadOf(options);
-  ASSIGN_OR_RETURN(const std::unique_ptr<NightshiftCost> cost,
+  ASSIGN_OR_RETURN(std::unique_ptr<NightshiftCost> made,
                    NightshiftCost::Create(model.forms, ComputeType::kBF16, hardware, workload));
+  const std::shared_ptr<const NightshiftCost> cost = std::move(made);
   const TierBudgets budgets = {.device = hardware.unified_memory ? 0 : hardware.device_bytes,
                                .host = hardware.host_bytes,
                                .disk = hardware.disk_bytes};
-  const SimulatedMachine simulated = {
-      .manifest = model.forms.forms.at(plan.choice.weights),
-      .name = model.name,
-      .options = OptionsFor({}, plan.choice, plan.shares, budgets, workload,
-                            cost->LayerBytes(plan.choice.weights)),
-      .hardware = hardware};
-  return SimulateRun(simulated, workload);
+  return [&model, &hardware, workload, cost, budgets](
+             const BlockChoice& choice, const Shares& shares) -> absl::StatusOr<TriedChoice> {
+    TriedChoice tried{.options = OptionsFor({}, choice, shares, budgets, workload,
+                                            cost->LayerBytes(choice.weights)),
+                      .run = {}};
+    ASSIGN_OR_RETURN(tried.run, SimulateRun({.manifest = model.forms.forms.at(choice.weights),
+                                             .name = model.name,
+                                             .options = tried.options,
+                                             .hardware = hardware},
+                                            workload));
+    return tried;
+  };
 }
 
 std::string SimulationText(const SimulatedRun& run) {
@@ -187,7 +194,8 @@ std::vector<int64_t> ChunksOf(const PlanModelOptions& options) {
   return has_chunks ? std::vector<int64_t>{0, kChunk} : std::vector<int64_t>{0};
 }
 
-SearchSpace SpaceOf(const PlanModelOptions& options, const PlannedModel& model) {
+SearchSpace SpaceOf(const PlanModelOptions& options, const PlannedModel& model,
+                    const Machine& machine) {
   SearchSpace space;
   space.requests = options.requests;
   space.weights = options.weights.empty() ? model.types : options.weights;
@@ -196,6 +204,9 @@ SearchSpace SpaceOf(const PlanModelOptions& options, const PlannedModel& model) 
   }
   space.chunk_tokens = ChunksOf(options);
   space.host_attention = options.host_attention;
+  if (options.form == ModelForm::kNightshift && machine.unified_memory) {
+    space.host_attention = options.host_attention.value_or(false);  // it is the same
+  }
   if (options.block != 0) {
     space.block_requests = options.block;
   }
@@ -308,7 +319,7 @@ absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
   ASSIGN_OR_RETURN(const Machine machine, FindMachine(options));
   ASSIGN_OR_RETURN(const std::unique_ptr<CostModel> cost, CostOf(options, model, machine));
   const PlanOptions plan_options = {
-      .space = SpaceOf(options, model),
+      .space = SpaceOf(options, model, machine),
       .prompt_tokens = static_cast<double>(options.requests * options.prompt_tokens),
       .output_tokens = static_cast<double>(options.requests * options.output_tokens)};
   const Heading heading = HeadingOf(options, model, machine);
@@ -327,10 +338,22 @@ absl::StatusOr<std::string> PlanModel(const PlanModelOptions& options) {
     return options.json ? JsonWithHeading(heading, "frontier", FrontierJson(frontier), std::nullopt)
                         : WithHeading(heading, FrontierText(frontier));
   }
-  ASSIGN_OR_RETURN(const Plan plan, MakePlan(*cost, plan_options));
+  Plan plan;
   std::optional<SimulatedRun> simulated;
-  if (options.simulate) {
-    ASSIGN_OR_RETURN(simulated, Simulate(options, model, machine, plan));
+  if (options.form == ModelForm::kNightshift) {
+    ASSIGN_OR_RETURN(const TryChoice try_choice, TrialsOf(options, model, machine));
+    ASSIGN_OR_RETURN(Trial trial, TryPlans(*cost, plan_options, try_choice));
+    plan = std::move(trial.plan);
+    if (options.simulate) {
+      simulated = std::move(trial.tried.run);
+    }
+  } else {
+    ASSIGN_OR_RETURN(plan, MakePlan(*cost, plan_options));
+    if (options.simulate) {
+      ASSIGN_OR_RETURN(const TryChoice try_choice, TrialsOf(options, model, machine));
+      ASSIGN_OR_RETURN(TriedChoice tried, try_choice(plan.choice, plan.shares));
+      simulated = std::move(tried.run);
+    }
   }
   return options.json
              ? JsonWithHeading(heading, "plan", PlanJson(plan), simulated)

@@ -37,7 +37,7 @@ struct PlanModelOptions {
       chunk_tokens;  // of prompts, in a sweep; 0: whole prompts; nothing: as it is best
   std::array<std::optional<double>, kNumShares> shares;
   double margin_percent = 5.0;  // of each memory, left free
-  bool simulate = false;        // also runs the plan in virtual time
+  bool simulate = false;        // also tells what the plan takes in virtual time
   bool frontier = false;
   std::string svg_path;  // of the frontier's plot; empty for none
   bool json = false;
