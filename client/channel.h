@@ -10,13 +10,17 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
+#include "client/credentials.h"
+
 namespace nightshift {
 
-// A lazy channel in plain text to a local daemon.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+// A lazy channel. Each of its calls shows the token, if there is one.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const Credentials& credentials = {});
 
-// OK once connected. UNAVAILABLE (reason NOT_LISTENING) at the first refused connection or after
-// `timeout`; CANCELLED when keep_waiting says no.
+// OK once connected. At the first refused connection or after `timeout` UNAVAILABLE (reason
+// NOT_LISTENING), or UNAUTHENTICATED (reason TLS_REFUSED) when somebody listens and one side did
+// not accept the other's certificate; CANCELLED when keep_waiting says no.
 absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& address,
                                 absl::Duration timeout, const std::function<bool()>& keep_waiting);
 

@@ -40,7 +40,9 @@ Client::Client(ClientOptions options, std::shared_ptr<grpc::Channel> channel)
       server_(v1::ServerService::NewStub(channel_)) {}
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(ClientOptions options) {
-  std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address);
+  ASSIGN_OR_RETURN(const Credentials credentials,
+                   LoadCredentials(options.credentials, options.address));
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, credentials);
   RETURN_IF_ERROR(
       WaitUntilConnected(*channel, options.address, options.connect_timeout, options.keep_waiting));
   return std::unique_ptr<Client>(new Client(std::move(options), std::move(channel)));

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
+#include "client/credentials.h"
 #include "client/input_file.h"
 #include "client/result_stream.h"
 #include "client/retries.h"
@@ -28,6 +29,7 @@ namespace nightshift {
 struct ClientOptions {
   // A gRPC target: "unix:/path" or "host:port".
   std::string address;
+  CredentialFiles credentials;
   // How long Connect waits for a daemon that does not refuse, but does not answer either.
   absl::Duration connect_timeout = absl::Seconds(10);
   // Deadline of one attempt of a unary call.
@@ -48,7 +50,8 @@ struct ClientOptions {
 class Client {
  public:
   // Returns once the daemon accepts connections. UNAVAILABLE (reason NOT_LISTENING) as soon as the
-  // address refuses, so that a wrong address is not waited for.
+  // address refuses, so that a wrong address is not waited for; UNAUTHENTICATED (TLS_REFUSED); and
+  // as LoadCredentials.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(ClientOptions options);
 
   // Uploads `input` in chunks of 256 KiB with CRC32C and sha256; returns when the job is durable.

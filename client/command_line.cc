@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +24,9 @@ namespace nightshift {
 namespace {
 
 constexpr char kEnvironmentText[] =
-    "Environment: NIGHTSHIFT_ADDRESS (as --address), NO_COLOR, TMPDIR (copy of piped input).";
+    "Environment: NIGHTSHIFT_ADDRESS (as --address), NIGHTSHIFT_TOKEN_FILE, NIGHTSHIFT_CA,\n"
+    "  NIGHTSHIFT_CLIENT_CERT, NIGHTSHIFT_CLIENT_KEY (likewise), NO_COLOR, TMPDIR (copy of piped "
+    "input).";
 
 constexpr int64_t kDefaultListed = 50;
 constexpr double kMaxListed = 100'000;
@@ -487,6 +490,7 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
            {"bench", "Measure the engine alone on a pack: bench PACK --requests N"},
            {"calibrate", "Measure what this machine can do, for planning"},
            {"import", "Convert a model to a pack: import SOURCE --output PACK"},
+           {"make-token", "Make a token for the daemon: make-token --tenant T --role ROLE"},
            {"plan", "Find the fastest way to run a job on a machine: plan MODEL --requests N"},
            {"model", "Look into a pack: model show PACK, model verify PACK"}}) {
     CLI::App& tool = *app.add_subcommand(name, help);
@@ -504,6 +508,20 @@ void Declare(CLI::App& app, Values& values) {
   app.add_option("--address", values.line.address,
                  "Where the daemon listens: unix:PATH or HOST:PORT")
       ->envname("NIGHTSHIFT_ADDRESS");
+  for (const auto& [name, variable, target, help] :
+       {std::tuple("--token-file", "NIGHTSHIFT_TOKEN_FILE", &values.line.credentials.token,
+                   "File with the token that this client shows the daemon"),
+        std::tuple(
+            "--ca", "NIGHTSHIFT_CA", &values.line.credentials.ca,
+            "PEM file with who signs the daemon's certificate; with it, and to every address "
+            "of another machine, TLS is used (the system's)"),
+        std::tuple("--client-cert", "NIGHTSHIFT_CLIENT_CERT",
+                   &values.line.credentials.client_certificate,
+                   "PEM file with this client's certificate"),
+        std::tuple("--client-key", "NIGHTSHIFT_CLIENT_KEY", &values.line.credentials.client_key,
+                   "PEM file with its private key")}) {
+    app.add_option(name, *target, help)->envname(variable)->type_name("FILE")->group("Security");
+  }
   app.add_flag("--json", values.line.json, "Data and errors as JSON lines");
   app.add_flag("--quiet", values.line.quiet, "Say nothing but errors");
   app.add_flag("--no-color", values.line.no_color, "No colour, as with NO_COLOR");
@@ -526,7 +544,7 @@ Command CommandOf(const std::string& name) {
       {"server", Command::kServerInfo}, {"policy", Command::kPolicyShow},
       {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
       {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
-      {"plan", Command::kDaemonTool}};
+      {"plan", Command::kDaemonTool},   {"make-token", Command::kDaemonTool}};
   return kCommands.at(name);
 }
 

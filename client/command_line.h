@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 
+#include "client/credentials.h"
 #include "client/evaluation_data.h"
 
 #include "nightshift/v1/jobs.pb.h"
@@ -35,13 +36,14 @@ enum class Command {
   kServerTimeline,
   kServerDrain,
   kServerBackup,
-  kDaemonTool,  // bench, import, model, plan: executed by nightshiftd
+  kDaemonTool,  // bench, import, make-token, model, plan: executed by nightshiftd
 };
 
 struct CommandLine {
   Command command = Command::kHealth;
   // Of every command.
   std::string address;
+  CredentialFiles credentials;
   bool json = false;
   bool quiet = false;
   bool no_color = false;

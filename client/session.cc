@@ -112,6 +112,7 @@ void Session::StopPrivateDaemon(bool remove_state) {
 absl::Status Session::ConnectTo(const std::string& address, absl::Duration patience) {
   ClientOptions options;
   options.address = address;
+  options.credentials = line_.credentials;
   options.retry.retry_for = patience;
   options.retry.on_retry = [this](const absl::Status& error) { TellTrouble(error); };
   options.keep_waiting = [this] { return KeepWaiting(); };
