@@ -24,7 +24,8 @@ namespace {
 
 constexpr int64_t kMicrosPerSecond = 1'000'000;
 
-constexpr int kWaitedSignals[] = {SIGTERM, SIGINT, SIGUSR1};  // the last is ours: a drain has ended
+// SIGUSR1 is ours: a drain has ended.
+constexpr int kWaitedSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
 sigset_t WaitedSignals() {
   sigset_t signals;
@@ -101,6 +102,9 @@ void DrainWithin(Server& server, int64_t timeout_s) {
                  << " action=kill lost=tokens_of_requests_in_flight";
       std::raise(SIGKILL);
     }
+    if (signal == SIGHUP) {
+      continue;
+    }
     LOG(INFO) << "drain_hurried signal=" << signal;
     server.Hurry();
   }
@@ -158,7 +162,10 @@ ExitCode RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
     return ExitCode::kConfig;
   }
   Announce(**server);
-  const int signal = WaitForSignal(-1);
+  int signal = WaitForSignal(-1);
+  for (; signal == SIGHUP; signal = WaitForSignal(-1)) {
+    (*server)->Reload();
+  }
   LOG(INFO) << "draining signal=" << signal;
   DrainWithin(**server, line.options.drain_timeout_s);
   server->reset();

@@ -27,6 +27,7 @@
 #include "server/tools/bench.h"
 #include "server/tools/calibrate.h"
 #include "server/tools/import.h"
+#include "server/tools/make_token.h"
 #include "server/tools/model_show.h"
 #include "server/tools/model_verify.h"
 #include "server/tools/plan_model.h"
@@ -159,6 +160,15 @@ ExitCode VerifyPack(const CommandLine& line) {
       absl::StrCat("verified ", report->shards, " shards, ", report->bytes, " bytes: good\n"));
 }
 
+ExitCode PrintToken(const MakeTokenOptions& options) {
+  const absl::StatusOr<NewToken> made = CreateToken(options, RealClock().WallMicros());
+  if (!made.ok()) {
+    return Fail("make-token", made.status(), ExitCode::kUsage);
+  }
+  Note(made->access_line);
+  return Print(made->token + "\n");
+}
+
 ExitCode Run(int argc, const char* const* argv) {
   const auto line = ReadCommandLine(argc, argv);
   if (!line.ok()) {
@@ -192,6 +202,8 @@ ExitCode Run(int argc, const char* const* argv) {
       return ShowPack(*line);
     case Command::kModelVerify:
       return VerifyPack(*line);
+    case Command::kMakeToken:
+      return PrintToken(line->make_token);
   }
   return ExitCode::kOther;
 }

@@ -77,6 +77,7 @@ class Declaration {
     DeclareBench(line, written);
     DeclareCalibrate(line, written);
     DeclarePlan(line.plan, written.plan);
+    DeclareMakeToken(line.make_token);
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
     }
@@ -121,6 +122,7 @@ class Declaration {
   bool benches() const { return bench_->parsed(); }
   bool calibrates() const { return calibrate_->parsed(); }
   bool plans() const { return plan_->parsed(); }
+  bool makes_token() const { return make_token_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
 
@@ -213,6 +215,10 @@ class Declaration {
               "days for which input and results of a job that has ended are kept");
     AddNumber("keep-records", options.keep_records_days,
               "days for which the record of a job that has ended is kept");
+    AddText(
+        "access-file", options.access_file,
+        "tokens, their tenants and roles, one a line (nightshift make-token); without, everybody "
+        "who reaches the daemon may do everything; SIGHUP reads it again");
     AddText("ready-file", options.ready_file, "gets the addresses once they accept calls");
     app_.add_flag("--check-config", written.check_config, "checks the options and ends")
         ->configurable(false);
@@ -403,6 +409,18 @@ class Declaration {
     plan_->add_flag("--json", plan.json, "as JSON");
   }
 
+  void DeclareMakeToken(MakeTokenOptions& options) {
+    make_token_ = app_.add_subcommand(
+        "make-token",
+        "Makes a token: prints it on standard output, and its line for the daemon's access file on "
+        "standard error.");
+    make_token_->add_option("--tenant", options.tenant, "whose jobs it sees and makes")
+        ->capture_default_str();
+    make_token_->add_option("--role", options.role, "reader, submitter or admin")->required();
+    make_token_->add_option("--days", options.days, "for which it is good; 0: for ever")
+        ->capture_default_str();
+  }
+
   // Variables stand for flags that are not there, so that they win over the file.
   void AddEnvironment(std::vector<std::string>& arguments) {
     std::vector<std::string> keys = {"config"};
@@ -441,6 +459,7 @@ class Declaration {
   CLI::App* bench_ = nullptr;
   CLI::App* calibrate_ = nullptr;
   CLI::App* plan_ = nullptr;
+  CLI::App* make_token_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
   std::vector<std::pair<std::string, std::function<std::string()>>> values_;
@@ -579,6 +598,9 @@ Command ChooseCommand(const Declaration& declaration, const Written& written) {
   }
   if (declaration.plans()) {
     return Command::kPlan;
+  }
+  if (declaration.makes_token()) {
+    return Command::kMakeToken;
   }
   if (declaration.shows()) {
     return Command::kModelShow;

@@ -16,6 +16,7 @@
 #include "server/compression.h"
 #include "server/tools/bench.h"
 #include "server/tools/calibrate.h"
+#include "server/tools/make_token.h"
 #include "server/tools/plan_model.h"
 #include "server/tools/random_import.h"
 
@@ -63,6 +64,7 @@ struct Options {
   int64_t disk_ballast_bytes = 64 << 20;
   int64_t keep_results_days = 30;   // input and results of a job that has ended
   int64_t keep_records_days = 365;  // its record, after that
+  std::string access_file;          // who may call (server/security/README.md); empty: everybody
   std::string ready_file;           // gets the addresses, one a line, when they accept calls
 
   // INVALID_ARGUMENT naming option and value.
@@ -81,6 +83,7 @@ enum class Command {
   kPlan,
   kModelShow,
   kModelVerify,
+  kMakeToken,
 };
 
 struct CommandLine {
@@ -102,6 +105,7 @@ struct CommandLine {
   std::string timeline_path;  // of bench: the file for a trace; empty for none
   CalibrateOptions calibrate;
   PlanModelOptions plan;
+  MakeTokenOptions make_token;
   // model show, model verify
   std::string pack;
   bool json = false;  // also of bench and calibrate

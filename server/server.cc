@@ -184,6 +184,7 @@ absl::Status Server::Check(const Options& options) {
   RETURN_IF_ERROR(CheckPacks(options));
   RunnerOptions runner;
   RETURN_IF_ERROR(FindHardware(options, runner));
+  RETURN_IF_ERROR(OfOption("--access-file", AccessControl::Create(options.access_file).status()));
   RETURN_IF_ERROR(OfOption("--state-dir", StateDirectory::Check(options.state_directory)));
   const std::string& spill = options.tiers.spill_folder;
   std::error_code error;
@@ -198,6 +199,7 @@ absl::Status Server::Check(const Options& options) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, ServerParts parts) {
   RETURN_IF_ERROR(RefuseFiles(options.models));
   std::unique_ptr<Server> server(new Server());
+  ASSIGN_OR_RETURN(server->access_, AccessControl::Create(options.access_file));
   RETURN_IF_ERROR(server->OpenStore(options, parts));
   server->catalog_ = std::make_unique<ModelCatalog>(options.models, options.models_directory);
   LogUnservable(*server->catalog_);
@@ -244,6 +246,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   tasks_ = std::make_unique<TaskPool>(kTaskThreads, kMaxQueuedTasks);
   scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
   context_ = std::unique_ptr<RpcContext>(new RpcContext{
+      .access = *access_,
       .store = *store_,
       .catalog = *catalog_,
       .clock = clock_,
@@ -278,9 +281,20 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       MakeInfo(options, context_->limits, store_->store().description(), clock_.WallMicros()));
   ListenerOptions listener;
   listener.addresses = options.listen;
+  listener.reflection = options.access_file.empty();
   listener.max_message_bytes = context_->limits.max_message_bytes;
   ASSIGN_OR_RETURN(listener_, Listener::Start(listener, {jobs_.get(), info_.get()}));
   return absl::OkStatus();
+}
+
+void Server::Reload() {
+  if (const absl::Status status = access_->Reload(); !status.ok()) {
+    LOG(ERROR) << "access_file_refused error=\"" << status.message()
+               << "\" action=\"what was read before stays in force\"";
+    return;
+  }
+  const std::shared_ptr<const AccessList> list = access_->current();
+  LOG(INFO) << "reloaded access_entries=" << (list == nullptr ? 0 : list->entries().size());
 }
 
 Server::~Server() {

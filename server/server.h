@@ -25,6 +25,7 @@
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/security/access_control.h"
 #include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/sqlite_job_store.h"
@@ -66,6 +67,10 @@ class Server {
   // A second wish to end: calls that are open are cancelled instead of waited for.
   void Hurry() { patience_us_.store(0); }
 
+  // Takes over what has changed in the access file; what is wrong there changes nothing and is
+  // logged. Any thread.
+  void Reload();
+
   const std::vector<std::string>& addresses() const { return listener_->addresses(); }
 
  private:
@@ -81,6 +86,7 @@ class Server {
   bool drained_ = false;
   bool calls_ended_ = false;
   RealClock clock_;
+  std::unique_ptr<AccessControl> access_;
   std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<DiskGuard> disk_;
   SqliteJobStore* database_ = nullptr;  // store_'s

@@ -49,6 +49,13 @@ inline constexpr char kServerDraining[] = "SERVER_DRAINING";
 inline constexpr char kStoreBusy[] = "STORE_BUSY";
 inline constexpr char kRecordCorrupt[] = "RECORD_CORRUPT";
 inline constexpr char kInternal[] = "INTERNAL";
+// Who calls may not.
+inline constexpr char kTokenRequired[] = "TOKEN_REQUIRED";
+inline constexpr char kTokenUnknown[] = "TOKEN_UNKNOWN";
+inline constexpr char kTokenExpired[] = "TOKEN_EXPIRED";
+inline constexpr char kCertificateUnknown[] = "CERTIFICATE_UNKNOWN";
+inline constexpr char kCertificateExpired[] = "CERTIFICATE_EXPIRED";
+inline constexpr char kRoleTooLow[] = "ROLE_TOO_LOW";
 // Rows that end without having run, or whose runs kept failing.
 inline constexpr char kJobCancelled[] = "JOB_CANCELLED";
 inline constexpr char kJobExpired[] = "JOB_EXPIRED";

@@ -72,12 +72,12 @@ absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string&
   return model;
 }
 
-absl::Status JobExists(const std::string& job_id) {
+absl::Status JobExists(const std::string& job_key) {
   return WithResource(
       MakeError(absl::StatusCode::kAlreadyExists, reason::kJobExists,
-                absl::StrCat("job ", JobName(job_id), " exists; choose another job_id"),
-                {{"job", JobName(job_id)}}),
-      "nightshift.v1.Job", JobName(job_id));
+                absl::StrCat("job ", JobName(job_key), " exists; choose another job_id"),
+                {{"job", JobName(job_key)}}),
+      "nightshift.v1.Job", JobName(job_key));
 }
 
 absl::Status InProgress(const std::string& request_id) {
@@ -103,15 +103,15 @@ v1::Job Preview(const v1::JobSpec& spec, const InputScan& scan) {
 // Holds a request_id while its submission is being accepted.
 class Acceptance::InFlight {
  public:
-  InFlight(Acceptance& owner, const std::string& request_id)
-      : owner_(owner), request_id_(request_id) {
+  InFlight(Acceptance& owner, const Submission& submission)
+      : owner_(owner), request_(submission.tenant, submission.request_id) {
     MutexLock lock(owner_.mutex_);
-    first_ = request_id_.empty() || owner_.in_flight_.insert(request_id_).second;
+    first_ = request_.second.empty() || owner_.in_flight_.insert(request_).second;
   }
   ~InFlight() {
     if (first_) {
       MutexLock lock(owner_.mutex_);
-      owner_.in_flight_.erase(request_id_);
+      owner_.in_flight_.erase(request_);
     }
   }
   InFlight(const InFlight&) = delete;
@@ -120,7 +120,7 @@ class Acceptance::InFlight {
 
  private:
   Acceptance& owner_;
-  const std::string request_id_;
+  const std::pair<std::string, std::string> request_;
   bool first_ = false;
 };
 
@@ -145,7 +145,7 @@ absl::Status Acceptance::CheckModel(const std::string& name) const {
 absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
                                            Upload& upload) {
   RETURN_IF_ERROR(Check(submission));
-  const InFlight in_flight(*this, submission.request_id);
+  const InFlight in_flight(*this, submission);
   if (!in_flight.first()) {
     return InProgress(submission.request_id);
   }
@@ -154,7 +154,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   if (earlier) {
     return *std::move(earlier);
   }
-  RETURN_IF_ERROR(CheckJobIdIsFree(submission.job_id));
+  RETURN_IF_ERROR(CheckJobIdIsFree(submission));
   ASSIGN_OR_RETURN(const CatalogModel model, FindModel(context_.catalog, submission.spec.model()));
   ASSIGN_OR_RETURN(const std::string after_uid, FindPredecessor(submission));
   ASSIGN_OR_RETURN(v1::Compression compression,
@@ -181,8 +181,9 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   JobRecord record;
   record.create_time_us = context_.clock.WallMicros();
   record.uid = MakeUuid(record.create_time_us);
-  record.id = submission.job_id.empty() ? MakeJobId() : submission.job_id;
-  record.tenant = kTenant;
+  record.id =
+      JobKey(submission.tenant, submission.job_id.empty() ? MakeJobId() : submission.job_id);
+  record.tenant = submission.tenant;
   record.request_id = submission.request_id;
   record.fingerprint = fingerprint;
   record.model = model.name;
@@ -217,7 +218,8 @@ absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission&
   if (submission.request_id.empty()) {
     return std::optional<v1::Job>();
   }
-  const auto record = context_.store.store().FindSubmission(kTenant, submission.request_id);
+  const auto record =
+      context_.store.store().FindSubmission(submission.tenant, submission.request_id);
   if (absl::IsNotFound(record.status())) {
     return std::optional<v1::Job>();
   }
@@ -235,13 +237,14 @@ absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission&
   return std::optional<v1::Job>(std::move(job));
 }
 
-absl::Status Acceptance::CheckJobIdIsFree(const std::string& job_id) {
-  if (job_id.empty()) {
+absl::Status Acceptance::CheckJobIdIsFree(const Submission& submission) {
+  if (submission.job_id.empty()) {
     return absl::OkStatus();
   }
-  const absl::Status found = context_.store.store().GetJob(job_id).status();
+  const std::string key = JobKey(submission.tenant, submission.job_id);
+  const absl::Status found = context_.store.store().GetJob(key).status();
   if (found.ok()) {
-    return JobExists(job_id);
+    return JobExists(key);
   }
   return absl::IsNotFound(found) ? absl::OkStatus() : found;
 }
@@ -251,7 +254,8 @@ absl::StatusOr<std::string> Acceptance::FindPredecessor(const Submission& submis
   if (submission.spec.after_job().empty() || !submission.retry_of.empty()) {
     return submission.after_uid;
   }
-  ASSIGN_OR_RETURN(const std::string id, ParseJobName(submission.spec.after_job()));
+  ASSIGN_OR_RETURN(const std::string id,
+                   ParseJobName(submission.tenant, submission.spec.after_job()));
   const absl::StatusOr<JobRecord> job = context_.store.store().GetJob(id);
   if (!job.ok()) {
     return JobError(job.status(), id);
@@ -305,8 +309,8 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
   return status;
 }
 
-absl::StatusOr<v1::Job> Acceptance::View(const std::string& job_id) {
-  ASSIGN_OR_RETURN(const JobRecord record, context_.store.store().GetJob(job_id));
+absl::StatusOr<v1::Job> Acceptance::View(const std::string& job_key) {
+  ASSIGN_OR_RETURN(const JobRecord record, context_.store.store().GetJob(job_key));
   return MakeJob(record, MomentOf(context_));
 }
 

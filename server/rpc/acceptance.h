@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,7 @@ namespace nightshift {
 
 // What a client asked for, beside the input.
 struct Submission {
+  std::string tenant;      // whose job it becomes
   std::string job_id;      // may be empty
   std::string request_id;  // may be empty
   v1::JobSpec spec;        // as sent
@@ -55,16 +57,17 @@ class Acceptance {
   // The job stored under the same request_id: empty for none.
   absl::StatusOr<std::optional<v1::Job>> FindEarlier(const Submission& submission,
                                                      const std::string& fingerprint);
-  absl::Status CheckJobIdIsFree(const std::string& job_id);
+  absl::Status CheckJobIdIsFree(const Submission& submission);
   // The uid of the job that this one runs after; empty for none.
   absl::StatusOr<std::string> FindPredecessor(const Submission& submission);
   absl::Status Insert(const JobRecord& record, InputScan& scan);
   absl::Status InsertRows(const JobRecord& record, InputScan& scan);
-  absl::StatusOr<v1::Job> View(const std::string& job_id);
+  absl::StatusOr<v1::Job> View(const std::string& job_key);
 
   RpcContext& context_;
   Mutex mutex_;
-  std::set<std::string> in_flight_ ABSL_GUARDED_BY(mutex_);  // request ids
+  // Tenants with request ids.
+  std::set<std::pair<std::string, std::string>> in_flight_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace nightshift

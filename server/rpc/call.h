@@ -1,6 +1,7 @@
 // Call: the base of our gRPC reactors. It keeps the rules of the callback API in one place: Finish
 // exactly once, no operation after it, nothing started under a lock, the object alive until OnDone
-// and until the last callback that knows it.
+// and until the last callback that knows it; and nothing is done for a caller who may not ask for
+// it.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 #include "kernels/base/mutex.h"
+#include "server/rpc/authorization.h"
+#include "server/rpc/rpc_context.h"
 #include "server/rpc/status_bridge.h"
+#include "server/security/caller.h"
 
 namespace nightshift {
 
@@ -27,6 +32,15 @@ class Call : public Reactor, public std::enable_shared_from_this<Call<Reactor>> 
 
   // For StartCall: gRPC's reference.
   void Hold() { self_ = this->shared_from_this(); }
+  // For StartCall: who calls. False, and the call has ended, when that is refused.
+  bool Admit(absl::StatusOr<Caller> caller) {
+    if (!caller.ok()) {
+      FinishOnce(caller.status());
+      return false;
+    }
+    caller_ = *std::move(caller);
+    return true;
+  }
 
   // Ends the call, unless it has ended.
   void FinishOnce(const absl::Status& status) {
@@ -80,6 +94,8 @@ class Call : public Reactor, public std::enable_shared_from_this<Call<Reactor>> 
   // Called when gRPC is through with the call: undo subscriptions here.
   virtual void Ended() {}
   grpc::CallbackServerContext& context() { return *context_; }
+  // From Start on.
+  const Caller& caller() const { return caller_; }
 
  private:
   void SendStatus(const absl::Status& status) {
@@ -95,6 +111,7 @@ class Call : public Reactor, public std::enable_shared_from_this<Call<Reactor>> 
   }
 
   grpc::CallbackServerContext* const context_;
+  Caller caller_;
   std::shared_ptr<Call> self_;
   Mutex mutex_;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
@@ -122,12 +139,16 @@ class UnaryCall : public Call<grpc::ServerUnaryReactor> {
   Response* const response_;
 };
 
-// Makes a call, starts it, and gives gRPC its reactor.
+// Makes a call of `method` ("nightshift.v1.JobService/GetJob"), starts it if its caller may, and
+// gives gRPC its reactor.
 template <typename Derived, typename... Arguments>
-Derived* StartCall(Arguments&&... arguments) {
-  const auto call = std::make_shared<Derived>(std::forward<Arguments>(arguments)...);
+Derived* StartCall(RpcContext& rpc, absl::string_view method, grpc::CallbackServerContext* context,
+                   Arguments&&... arguments) {
+  const auto call = std::make_shared<Derived>(context, std::forward<Arguments>(arguments)..., rpc);
   call->Hold();
-  call->Start();
+  if (call->Admit(Authorize(rpc.access, *context, method, rpc.clock.WallMicros()))) {
+    call->Start();
+  }
   return call.get();
 }
 

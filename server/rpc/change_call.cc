@@ -12,7 +12,7 @@
 namespace nightshift {
 
 void ChangeCall::Start() {
-  const auto id = ParseJobName(name_);
+  const auto id = ParseJobName(caller().tenant, name_);
   if (!id.ok()) {
     return Respond(id.status());
   }

@@ -13,7 +13,7 @@
 namespace nightshift {
 
 void DeleteCall::Start() {
-  const auto id = ParseJobName(request_.name());
+  const auto id = ParseJobName(caller().tenant, request_.name());
   if (!id.ok()) {
     return Respond(id.status());
   }

@@ -11,6 +11,7 @@
 #include "server/input/request_check.h"
 #include "server/input/rpc_error.h"
 #include "server/rpc/job_view.h"
+#include "server/security/caller.h"
 #include "server/scheduling/job_calendar.h"
 
 namespace nightshift {
@@ -60,7 +61,7 @@ void CheckTimes(const v1::JobSpec& spec, int64_t now_us, std::vector<FieldViolat
   if (violations.size() == num_before) {
     CheckOrder(spec, now_us, violations);
   }
-  if (!spec.after_job().empty() && !ParseJobName(spec.after_job()).ok()) {
+  if (!spec.after_job().empty() && !ParseJobName(kDefaultTenant, spec.after_job()).ok()) {
     violations.push_back({"spec.after_job", "must be jobs/{id} with an id of [a-z0-9-]{1,63}"});
   }
   if (spec.run_window().empty()) {

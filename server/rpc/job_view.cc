@@ -12,6 +12,7 @@
 #include "kernels/base/checksum.h"
 #include "server/input/rpc_error.h"
 #include "server/scheduling/job_calendar.h"
+#include "server/security/caller.h"
 #include "server/security/identifiers.h"
 
 namespace nightshift {
@@ -72,11 +73,11 @@ void SetWaitsFor(const JobRecord& record, const ViewMoment& moment, v1::Job& job
   if (record.after_uid.empty() || !IsOpen(record.state) || moment.store == nullptr) {
     return;
   }
-  const absl::StatusOr<std::string> id = ParseJobName(job.spec().after_job());
-  if (!id.ok()) {
+  const absl::StatusOr<std::string> key = ParseJobName(record.tenant, job.spec().after_job());
+  if (!key.ok()) {
     return;
   }
-  const absl::StatusOr<JobRecord> other = moment.store->GetJob(*id);
+  const absl::StatusOr<JobRecord> other = moment.store->GetJob(*key);
   if (other.ok() && other->uid == record.after_uid && !IsTerminal(other->state)) {
     job.set_waits_for(job.spec().after_job());
   }
@@ -93,7 +94,7 @@ void SetWaitsForModel(const JobRecord& record, const ViewMoment& moment, v1::Job
 
 absl::Status BrokenRecord(const JobRecord& record, absl::string_view field) {
   return MakeError(absl::StatusCode::kDataLoss, reason::kRecordCorrupt,
-                   absl::StrCat(field, " of job ", record.id, " in the store does not parse"),
+                   absl::StrCat(field, " of ", JobName(record.id), " in the store does not parse"),
                    {{"job", JobName(record.id)}});
 }
 
@@ -211,25 +212,30 @@ v1::JobCounts MakeCounts(const RowCounts& counts) {
   return wire;
 }
 
-std::string JobName(absl::string_view id) {
-  return absl::StrCat(kNamePrefix, id);
+std::string JobKey(absl::string_view tenant, absl::string_view id) {
+  return tenant == kDefaultTenant ? std::string(id) : absl::StrCat(tenant, "/", id);
 }
 
-absl::StatusOr<std::string> ParseJobName(absl::string_view name) {
+std::string JobName(absl::string_view key) {
+  const size_t slash = key.find('/');
+  return absl::StrCat(kNamePrefix, slash == absl::string_view::npos ? key : key.substr(slash + 1));
+}
+
+absl::StatusOr<std::string> ParseJobName(absl::string_view tenant, absl::string_view name) {
   absl::string_view id = name;
   if (!absl::ConsumePrefix(&id, kNamePrefix) || !IsJobId(id)) {
     return MakeFieldError(reason::kFieldInvalid,
                           {{"name", "must be jobs/{id} with an id of [a-z0-9-]{1,63}"}});
   }
-  return std::string(id);
+  return JobKey(tenant, id);
 }
 
-absl::Status JobError(absl::Status status, absl::string_view id) {
+absl::Status JobError(absl::Status status, absl::string_view key) {
   if (!absl::IsNotFound(status)) {
     return status;
   }
   return MakeError(absl::StatusCode::kNotFound, reason::kJobNotFound,
-                   absl::StrCat("job ", JobName(id), " is not known"), {{"job", JobName(id)}});
+                   absl::StrCat("job ", JobName(key), " is not known"), {{"job", JobName(key)}});
 }
 
 }  // namespace nightshift

@@ -45,11 +45,16 @@ std::string StateText(JobState state);
 std::optional<JobState> StoredState(v1::JobState state);
 v1::JobCounts MakeCounts(const RowCounts& counts);
 
-// "jobs/{id}" and back. INVALID_ARGUMENT (FIELD_INVALID, name) for anything else.
-std::string JobName(absl::string_view id);
-absl::StatusOr<std::string> ParseJobName(absl::string_view name);
+// What the store knows a job by: "TENANT/ID", of the tenant "default" the id alone. So no caller
+// can even name another tenant's job.
+std::string JobKey(absl::string_view tenant, absl::string_view id);
+
+// "jobs/{id}" of the job with this key.
+std::string JobName(absl::string_view key);
+// The key of a caller's job of this name. INVALID_ARGUMENT (FIELD_INVALID, name) for another form.
+absl::StatusOr<std::string> ParseJobName(absl::string_view tenant, absl::string_view name);
 
 // NOT_FOUND from the store as callers see it (JOB_NOT_FOUND); other errors unchanged.
-absl::Status JobError(absl::Status status, absl::string_view id);
+absl::Status JobError(absl::Status status, absl::string_view key);
 
 }  // namespace nightshift

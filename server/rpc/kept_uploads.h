@@ -1,4 +1,4 @@
-// KeptUploads: uploads by their request_id, so that one that broke off can go on: over a
+// KeptUploads: uploads by their tenant and request_id, so that one that broke off can go on: over a
 // connection, and over a crash of the daemon.
 #pragma once
 
@@ -16,6 +16,10 @@
 #include "server/rpc/upload.h"
 
 namespace nightshift {
+
+// What a tenant's upload is kept under, and its file named by: the request_id, or for another
+// tenant than "default" a digest of both, which no request_id can be.
+std::string UploadKey(const std::string& tenant, const std::string& request_id);
 
 struct KeptUploadsOptions {
   std::string directory;
@@ -37,21 +41,20 @@ class KeptUploads {
   // Finds what an earlier run kept. `clock` must outlive it.
   KeptUploads(KeptUploadsOptions options, const Clock& clock);
 
-  // Takes the upload of this request_id, at resume_offset, or a new one at 0; it is the caller's
+  // Takes the upload of this key, at resume_offset, or a new one at 0; it is the caller's
   // until Return or Forget.
   // Errors: ABORTED (REQUEST_IN_PROGRESS, someone has it), FAILED_PRECONDITION
   // (UPLOAD_OFFSET_MISMATCH: nothing is kept, or not so much), RESOURCE_EXHAUSTED (disk full).
-  absl::StatusOr<std::unique_ptr<Upload>> Begin(const std::string& request_id,
-                                                int64_t resume_offset);
+  absl::StatusOr<std::unique_ptr<Upload>> Begin(const std::string& key, int64_t resume_offset);
   // Keeps what is durable of it, and makes what it has durable. How much that is: none of one that
   // was published for a job that did not come to be.
-  int64_t Return(const std::string& request_id, std::unique_ptr<Upload> upload);
+  int64_t Return(const std::string& key, std::unique_ptr<Upload> upload);
   // The upload became a job, or is of no use: removes what is left of it.
-  void Forget(const std::string& request_id, std::unique_ptr<Upload> upload);
+  void Forget(const std::string& key, std::unique_ptr<Upload> upload);
   // Tells how much is durable while the upload goes on.
-  void Advance(const std::string& request_id, int64_t durable_bytes);
+  void Advance(const std::string& key, int64_t durable_bytes);
 
-  std::optional<UploadPosition> Find(const std::string& request_id);
+  std::optional<UploadPosition> Find(const std::string& key);
   void RemoveExpired();
 
  private:
@@ -62,7 +65,7 @@ class KeptUploads {
   };
 
   void FindEarlier();
-  void RemoveLocked(const std::string& request_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveLocked(const std::string& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoomLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const KeptUploadsOptions options_;

@@ -7,6 +7,8 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -81,6 +83,16 @@ void SetChannelArguments(const ListenerOptions& options, grpc::ServerBuilder& bu
   builder.SetResourceQuota(quota);
 }
 
+// gRPC adds reflection to every server of a process that has its library: takes it away from this one.
+class NoReflection : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    const std::string name = grpc::reflection::ProtoServerReflectionPlugin().name();
+    std::erase_if(*plugins, [&](const auto& plugin) { return plugin->name() == name; });
+  }
+};
+
 // The address with the port that was bound.
 std::string BoundAddress(const std::string& address, int port) {
   if (absl::StartsWith(address, kUnixPrefix)) {
@@ -94,8 +106,10 @@ std::string BoundAddress(const std::string& address, int port) {
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(
     const ListenerOptions& options, const std::vector<grpc::Service*>& services) {
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
+  if (!options.reflection) {
+    builder.SetOption(std::make_unique<NoReflection>());
+  }
   SetChannelArguments(options, builder);
   std::vector<int> ports(options.addresses.size(), 0);
   for (size_t i = 0; i < options.addresses.size(); ++i) {

@@ -16,6 +16,8 @@ namespace nightshift {
 struct ListenerOptions {
   // "unix:PATH" or a loopback HOST:PORT (port 0: any free one).
   std::vector<std::string> addresses;
+  // Whether who reaches the daemon may ask which methods it has.
+  bool reflection = true;
   int64_t max_message_bytes = 4 << 20;
   int64_t max_streams_per_connection = 128;
   // A last fuse against floods, far above need; gRPC answers RST_STREAM beyond it.

@@ -30,11 +30,12 @@ ComputeType DefaultType(const RpcContext& rpc) {
   return ComputeTypeOf(rpc.default_compute_type, ComputeType::kBF16);
 }
 
-absl::StatusOr<Subject> SubjectOfJob(const std::string& name, RpcContext& rpc) {
-  ASSIGN_OR_RETURN(const std::string id, ParseJobName(name));
-  const absl::StatusOr<JobRecord> record = rpc.store.store().GetJob(id);
+absl::StatusOr<Subject> SubjectOfJob(const std::string& tenant, const std::string& name,
+                                     RpcContext& rpc) {
+  ASSIGN_OR_RETURN(const std::string key, ParseJobName(tenant, name));
+  const absl::StatusOr<JobRecord> record = rpc.store.store().GetJob(key);
   if (!record.ok()) {
-    return JobError(record.status(), id);
+    return JobError(record.status(), key);
   }
   v1::JobSpec spec;
   (void)spec.ParseFromString(record->spec);  // of one that does not parse nothing ever runs
@@ -44,19 +45,19 @@ absl::StatusOr<Subject> SubjectOfJob(const std::string& name, RpcContext& rpc) {
                          .kv_type = KvTypeOf(spec.compression().kv())};
   if (IsTerminal(record->state)) {
     subject.ended =
-        absl::StrCat("job ", JobName(id), " has ended; its report tells what was predicted of it");
+        absl::StrCat("job ", JobName(key), " has ended; its report tells what was predicted of it");
   }
   return subject;
 }
 
-absl::StatusOr<Subject> SubjectOf(const std::string& model, const std::string& job,
-                                  RpcContext& rpc) {
+absl::StatusOr<Subject> SubjectOf(const Caller& caller, const std::string& model,
+                                  const std::string& job, RpcContext& rpc) {
   if (!job.empty() && !model.empty()) {
     return MakeFieldError(reason::kFieldInvalid,
                           {{"job", "is given beside model; a policy is of one of them"}});
   }
   if (!job.empty()) {
-    return SubjectOfJob(job, rpc);
+    return SubjectOfJob(caller.tenant, job, rpc);
   }
   if (model.empty()) {
     return Subject();
@@ -128,7 +129,8 @@ void GetPolicyCall::Start() {
 }
 
 absl::StatusOr<v1::Policy> GetPolicyCall::Get() {
-  ASSIGN_OR_RETURN(const Subject subject, SubjectOf(request_.model(), request_.job(), rpc_));
+  ASSIGN_OR_RETURN(const Subject subject,
+                   SubjectOf(caller(), request_.model(), request_.job(), rpc_));
   return MakePolicy(PresentState(subject, rpc_));
 }
 
@@ -141,7 +143,7 @@ void ExplainPolicyCall::Start() {
 }
 
 absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicyCall::Explain() {
-  ASSIGN_OR_RETURN(Subject subject, SubjectOf(request_.model(), request_.job(), rpc_));
+  ASSIGN_OR_RETURN(Subject subject, SubjectOf(caller(), request_.model(), request_.job(), rpc_));
   if (request_.requests() == 0 && request_.prompt_tokens() == 0 && request_.output_tokens() == 0) {
     return MakeExplanation(PresentState(subject, rpc_));
   }

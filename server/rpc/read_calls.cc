@@ -38,7 +38,7 @@ int64_t Micros(const google::protobuf::Timestamp& time) {
 }  // namespace
 
 void GetJobCall::Start() {
-  const auto id = ParseJobName(request_.name());
+  const auto id = ParseJobName(caller().tenant, request_.name());
   if (!id.ok()) {
     return Respond(id.status());
   }
@@ -95,6 +95,7 @@ absl::Status ListJobsCall::Check() const {
 
 JobFilter ListJobsCall::Filter() const {
   JobFilter filter;
+  filter.tenant = caller().tenant;
   filter.from_create_time_us = Micros(request_.created_from());
   if (request_.has_created_before()) {
     filter.before_create_time_us = Micros(request_.created_before());
@@ -124,7 +125,8 @@ absl::StatusOr<v1::ListJobsResponse> ListJobsCall::Read(JobStore& store) {
   v1::ListJobsRequest list_of = request_;
   list_of.clear_page_size();
   list_of.clear_page_token();
-  const std::string list = "jobs " + list_of.SerializeAsString();
+  const std::string list =
+      absl::StrCat("jobs of ", caller().tenant, " ", list_of.SerializeAsString());
   JobFilter filter = Filter();
   if (!request_.page_token().empty()) {
     ASSIGN_OR_RETURN(const PagePosition position, rpc_.tokens.Read(list, request_.page_token()));

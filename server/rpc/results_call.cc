@@ -70,7 +70,7 @@ void ResultsCall::Start() {
   if (const absl::Status checked = CheckRequest(request_); !checked.ok()) {
     return FinishOnce(checked);
   }
-  const auto id = ParseJobName(request_.name());
+  const auto id = ParseJobName(caller().tenant, request_.name());
   if (!id.ok()) {
     return FinishOnce(id.status());
   }

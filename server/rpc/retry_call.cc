@@ -75,7 +75,7 @@ void RetryCall::Start() {
 }
 
 absl::StatusOr<v1::Job> RetryCall::Run() {
-  ASSIGN_OR_RETURN(const std::string id, ParseJobName(request_.name()));
+  ASSIGN_OR_RETURN(const std::string id, ParseJobName(caller().tenant, request_.name()));
   const absl::StatusOr<JobRecord> old = rpc_.store.store().GetJob(id);
   if (!old.ok()) {
     return JobError(old.status(), id);
@@ -90,7 +90,8 @@ absl::StatusOr<v1::Job> RetryCall::Run() {
                                   " are not kept any more; submit its input again"),
                      {{"job", JobName(id)}});
   }
-  Submission submission = {.job_id = {},
+  Submission submission = {.tenant = caller().tenant,
+                           .job_id = {},
                            .request_id = request_.request_id(),
                            .spec = {},
                            .format = static_cast<v1::InputFormat>(old->input_format),

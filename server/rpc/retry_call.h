@@ -18,11 +18,11 @@ namespace nightshift {
 class RetryCall : public UnaryCall<v1::Job> {
  public:
   RetryCall(grpc::CallbackServerContext* context, v1::RetryFailedRequest request, v1::Job* response,
-            RpcContext& rpc, Acceptance& acceptance)
+            Acceptance& acceptance, RpcContext& rpc)
       : UnaryCall(context, response),
         request_(std::move(request)),
-        rpc_(rpc),
-        acceptance_(acceptance) {}
+        acceptance_(acceptance),
+        rpc_(rpc) {}
   void Start();
 
  private:
@@ -33,8 +33,8 @@ class RetryCall : public UnaryCall<v1::Job> {
                         Upload& target) const;
 
   const v1::RetryFailedRequest request_;
-  RpcContext& rpc_;
   Acceptance& acceptance_;
+  RpcContext& rpc_;
 };
 
 }  // namespace nightshift

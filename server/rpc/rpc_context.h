@@ -17,6 +17,7 @@
 #include "server/rpc/task_pool.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/security/access_control.h"
 #include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/store_actor.h"
@@ -25,9 +26,6 @@
 #include "nightshift/v1/server.pb.h"
 
 namespace nightshift {
-
-// Whose jobs all are, in this version.
-inline constexpr char kTenant[] = "default";
 
 struct RpcLimits {
   ParseLimits parse;
@@ -44,6 +42,7 @@ struct RpcLimits {
 };
 
 struct RpcContext {
+  const AccessControl& access;
   StoreActor& store;
   ModelCatalog& catalog;
   const Clock& clock;

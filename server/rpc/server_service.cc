@@ -1,8 +1,10 @@
 #include "server/rpc/server_service.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -115,6 +117,18 @@ class GetModelCall : public UnaryCall<v1::Model> {
   RpcContext& rpc_;
 };
 
+// What the daemon is and does now; takes a moment, on gRPC's thread.
+class ServerInfoCall : public UnaryCall<v1::ServerInfo> {
+ public:
+  ServerInfoCall(grpc::CallbackServerContext* context, v1::ServerInfo* response,
+                 std::function<v1::ServerInfo()> info, RpcContext& /*rpc*/)
+      : UnaryCall(context, response), info_(std::move(info)) {}
+  void Start() { Respond(info_()); }
+
+ private:
+  const std::function<v1::ServerInfo()> info_;
+};
+
 // Copies the whole state: on a task thread.
 class BackupCall : public UnaryCall<v1::BackupResponse> {
  public:
@@ -188,38 +202,39 @@ class DumpTimelineCall : public UnaryCall<v1::Timeline> {
 grpc::ServerUnaryReactor* ServerServiceRpc::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* /*request*/,
     v1::ServerInfo* response) {
-  *response = Info();
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return StartCall<ServerInfoCall>(context_, "nightshift.v1.ServerService/GetServerInfo", context,
+                                   response, [this] { return Info(); });
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest* request,
                                                        v1::ListModelsResponse* response) {
-  return StartCall<ListModelsCall>(context, *request, response, context_);
+  return StartCall<ListModelsCall>(context_, "nightshift.v1.ServerService/ListModels", context,
+                                   *request, response);
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::GetModel(grpc::CallbackServerContext* context,
                                                      const v1::GetModelRequest* request,
                                                      v1::Model* response) {
-  return StartCall<GetModelCall>(context, request->name(), response, context_);
+  return StartCall<GetModelCall>(context_, "nightshift.v1.ServerService/GetModel", context,
+                                 request->name(), response);
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::SetDrain(grpc::CallbackServerContext* context,
                                                      const v1::SetDrainRequest* request,
                                                      v1::ServerInfo* response) {
-  context_.set_drain(request->drain());
-  *response = Info();
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return StartCall<ServerInfoCall>(context_, "nightshift.v1.ServerService/SetDrain", context,
+                                   response, [this, drain = request->drain()] {
+                                     context_.set_drain(drain);
+                                     return Info();
+                                   });
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::Backup(grpc::CallbackServerContext* context,
                                                    const v1::BackupRequest* request,
                                                    v1::BackupResponse* response) {
-  return StartCall<BackupCall>(context, request->directory(), response, context_);
+  return StartCall<BackupCall>(context_, "nightshift.v1.ServerService/Backup", context,
+                               request->directory(), response);
 }
 
 v1::ServerInfo ServerServiceRpc::Info() const {
@@ -246,7 +261,8 @@ v1::ServerInfo ServerServiceRpc::Info() const {
 grpc::ServerUnaryReactor* ServerServiceRpc::DumpTimeline(grpc::CallbackServerContext* context,
                                                          const v1::DumpTimelineRequest* /*request*/,
                                                          v1::Timeline* response) {
-  return StartCall<DumpTimelineCall>(context, response, context_);
+  return StartCall<DumpTimelineCall>(context_, "nightshift.v1.ServerService/DumpTimeline", context,
+                                     response);
 }
 
 v1::Limits MakeLimits(const RpcLimits& limits) {

@@ -41,7 +41,8 @@ void SubmitCall::Start() {
 }
 
 absl::StatusOr<v1::Job> SubmitCall::Run() {
-  const Submission submission = {.job_id = request_.job_id(),
+  const Submission submission = {.tenant = caller().tenant,
+                                 .job_id = request_.job_id(),
                                  .request_id = request_.request_id(),
                                  .spec = request_.spec(),
                                  .format = v1::INPUT_FORMAT_PROTO,

@@ -12,8 +12,8 @@ namespace nightshift {
 class SubmitCall : public UnaryCall<v1::Job> {
  public:
   SubmitCall(grpc::CallbackServerContext* context, const v1::SubmitJobRequest& request,
-             v1::Job* response, RpcContext& rpc, Acceptance& acceptance)
-      : UnaryCall(context, response), request_(request), rpc_(rpc), acceptance_(acceptance) {}
+             v1::Job* response, Acceptance& acceptance, RpcContext& rpc)
+      : UnaryCall(context, response), request_(request), acceptance_(acceptance), rpc_(rpc) {}
 
   void Start();
 
@@ -23,8 +23,8 @@ class SubmitCall : public UnaryCall<v1::Job> {
   void OnCancel() override {}
 
   const v1::SubmitJobRequest& request_;
-  RpcContext& rpc_;
   Acceptance& acceptance_;
+  RpcContext& rpc_;
 };
 
 }  // namespace nightshift

@@ -46,13 +46,13 @@ absl::Status TooManyUploads(int64_t limit) {
 }  // namespace
 
 SubmitStreamCall::SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response,
-                                   RpcContext& rpc, Acceptance& acceptance,
-                                   std::atomic<int64_t>& num_uploads)
+                                   Acceptance& acceptance, std::atomic<int64_t>& num_uploads,
+                                   RpcContext& rpc)
     : Call(context),
       response_(response),
-      rpc_(rpc),
       acceptance_(acceptance),
-      num_uploads_(num_uploads) {
+      num_uploads_(num_uploads),
+      rpc_(rpc) {
   num_uploads_.fetch_add(1);
 }
 
@@ -62,9 +62,9 @@ SubmitStreamCall::~SubmitStreamCall() {
     return;
   }
   // Syncs, so on a task thread; at the end of the daemon what is not synced is sent again.
-  const auto keep = [&uploads = rpc_.uploads, request_id = submission_->request_id,
+  const auto keep = [&uploads = rpc_.uploads, key = upload_key_,
                      upload = std::make_shared<std::unique_ptr<Upload>>(std::move(upload_))] {
-    uploads.Return(request_id, std::move(*upload));
+    uploads.Return(key, std::move(*upload));
   };
   if (!rpc_.tasks.Push(keep).ok()) {
     keep();
@@ -98,9 +98,8 @@ void SubmitStreamCall::OnReadDone(bool ok) {
 }
 
 void SubmitStreamCall::EndIncomplete() {
-  FinishOnce(Incomplete(upload_ == nullptr ? 0
-                                           : rpc_.uploads.Return(submission_->request_id,
-                                                                 std::move(upload_))));
+  FinishOnce(
+      Incomplete(upload_ == nullptr ? 0 : rpc_.uploads.Return(upload_key_, std::move(upload_))));
 }
 
 void SubmitStreamCall::Take() {
@@ -112,7 +111,7 @@ void SubmitStreamCall::Take() {
   if (!taken.ok()) {
     // Whoever hears of it may go on with the upload at once.
     if (upload_ != nullptr) {
-      rpc_.uploads.Return(submission_->request_id, std::move(upload_));
+      rpc_.uploads.Return(upload_key_, std::move(upload_));
     }
     FinishOnce(taken);
     return;
@@ -151,7 +150,8 @@ absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Head
                           {{"header.resume_offset", absl::StrCat("is ", header.resume_offset(),
                                                                  ", must be 0 or more")}});
   }
-  Submission submission = {.job_id = header.job_id(),
+  Submission submission = {.tenant = caller().tenant,
+                           .job_id = header.job_id(),
                            .request_id = header.request_id(),
                            .spec = header.spec(),
                            .format = header.format(),
@@ -159,7 +159,8 @@ absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Head
   RETURN_IF_ERROR(acceptance_.Check(submission));
   // An unknown model is told before gigabytes are sent.
   RETURN_IF_ERROR(acceptance_.CheckModel(submission.spec.model()));
-  ASSIGN_OR_RETURN(upload_, rpc_.uploads.Begin(submission.request_id, header.resume_offset()));
+  upload_key_ = UploadKey(caller().tenant, submission.request_id);
+  ASSIGN_OR_RETURN(upload_, rpc_.uploads.Begin(upload_key_, header.resume_offset()));
   submission_ = std::move(submission);
   return absl::OkStatus();
 }
@@ -183,7 +184,7 @@ absl::Status SubmitStreamCall::TakeChunk(const v1::SubmitJobStreamRequest::Chunk
   RETURN_IF_ERROR(upload_->Append(chunk.offset(), chunk.data(), chunk.crc32c()));
   if (upload_->committed_bytes() - upload_->durable_bytes() >= kSyncBytes) {
     RETURN_IF_ERROR(upload_->Sync());
-    rpc_.uploads.Advance(submission_->request_id, upload_->durable_bytes());
+    rpc_.uploads.Advance(upload_key_, upload_->durable_bytes());
   }
   return absl::OkStatus();
 }
@@ -192,7 +193,7 @@ void SubmitStreamCall::TakeFinish(const v1::SubmitJobStreamRequest::Finish& fini
   Failpoint("finish_received");
   if (const absl::Status finished = upload_->Finish(finish.total_bytes(), finish.sha256());
       !finished.ok()) {
-    rpc_.uploads.Forget(submission_->request_id, std::move(upload_));
+    rpc_.uploads.Forget(upload_key_, std::move(upload_));
     FinishOnce(finished);
     return;
   }
@@ -206,9 +207,9 @@ void SubmitStreamCall::AcceptUpload() {
   absl::StatusOr<v1::Job> job = acceptance_.Accept(*submission_, *upload_);
   // A job's file has moved; a refused one's is of no use, unless the reason may pass.
   if (job.ok() || !IsPassing(job.status())) {
-    rpc_.uploads.Forget(submission_->request_id, std::move(upload_));
+    rpc_.uploads.Forget(upload_key_, std::move(upload_));
   } else {
-    rpc_.uploads.Return(submission_->request_id, std::move(upload_));
+    rpc_.uploads.Return(upload_key_, std::move(upload_));
   }
   Respond(std::move(job));
   Failpoint("reply_given");

@@ -18,8 +18,8 @@ namespace nightshift {
 // one chunk of memory.
 class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStreamRequest>> {
  public:
-  SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response, RpcContext& rpc,
-                   Acceptance& acceptance, std::atomic<int64_t>& num_uploads);
+  SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response, Acceptance& acceptance,
+                   std::atomic<int64_t>& num_uploads, RpcContext& rpc);
   ~SubmitStreamCall() override;
 
   void Start();
@@ -41,11 +41,12 @@ class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStream
   }
 
   v1::Job* const response_;
-  RpcContext& rpc_;
   Acceptance& acceptance_;
   std::atomic<int64_t>& num_uploads_;
+  RpcContext& rpc_;
   v1::SubmitJobStreamRequest message_;
   std::optional<Submission> submission_;  // after the header
+  std::string upload_key_;                // its UploadKey
   std::unique_ptr<Upload> upload_;        // while it is ours; kept when the call ends before it
 };
 

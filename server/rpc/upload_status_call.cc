@@ -27,7 +27,7 @@ void UploadStatusCall::Start() {
 
 absl::StatusOr<v1::UploadStatus> UploadStatusCall::Read(JobStore& store) const {
   v1::UploadStatus status;
-  const absl::StatusOr<JobRecord> job = store.FindSubmission(kTenant, request_id_);
+  const absl::StatusOr<JobRecord> job = store.FindSubmission(caller().tenant, request_id_);
   if (job.ok() && job->state != JobState::kReceiving) {
     struct stat input = {};
     const size_t slash = job->input_file.rfind('/');
@@ -42,7 +42,8 @@ absl::StatusOr<v1::UploadStatus> UploadStatusCall::Read(JobStore& store) const {
   if (!job.ok() && !absl::IsNotFound(job.status())) {
     return job.status();
   }
-  const std::optional<UploadPosition> upload = rpc_.uploads.Find(request_id_);
+  const std::optional<UploadPosition> upload =
+      rpc_.uploads.Find(UploadKey(caller().tenant, request_id_));
   if (!upload.has_value() && !job.ok()) {
     return MakeError(absl::StatusCode::kNotFound, reason::kUploadNotFound,
                      absl::StrCat("no upload with request_id ", request_id_,

@@ -52,7 +52,7 @@ void WaitCall::Start() {
   if (const absl::Status checked = CheckRequest(request_); !checked.ok()) {
     return Respond(checked);
   }
-  const auto id = ParseJobName(request_.name());
+  const auto id = ParseJobName(caller().tenant, request_.name());
   if (!id.ok()) {
     return Respond(id.status());
   }

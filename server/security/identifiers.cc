@@ -47,6 +47,10 @@ bool IsUuid(absl::string_view text) {
   return true;
 }
 
+bool IsTenant(absl::string_view text) {
+  return IsJobId(text);
+}
+
 bool IsJobId(absl::string_view text) {
   constexpr size_t kMaxBytes = 63;
   return !text.empty() && text.size() <= kMaxBytes &&

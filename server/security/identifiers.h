@@ -19,5 +19,6 @@ bool IsUuid(absl::string_view text);
 
 // True for [a-z0-9-]{1,63}.
 bool IsJobId(absl::string_view text);
+bool IsTenant(absl::string_view text);
 
 }  // namespace nightshift

@@ -61,7 +61,8 @@ struct RowCounts {
 };
 
 struct JobRecord {
-  std::string id;   // job_id, the client's or ours
+  // With the tenant (server/rpc/job_view.h, JobKey): the job_id, the client's or ours.
+  std::string id;
   std::string uid;  // UUID, ours
   std::string tenant;
   std::string request_id;   // idempotency key, unique with the tenant when not empty
@@ -71,7 +72,7 @@ struct JobRecord {
   int32_t priority = 2;
   int32_t input_format = 0;  // nightshift.v1.InputFormat
   std::string input_file;    // relative to the state directory; empty for none
-  std::string retry_of;      // id of the job whose failed rows these are; empty for none
+  std::string retry_of;      // id, as above, of the job whose failed rows these are; empty for none
   std::string after_uid;     // of the job that it waits for; empty for none
   JobState state = JobState::kReceiving;
   JobState end_state = JobState::kCancelled;  // of a kCancelling job: what it becomes
@@ -174,6 +175,7 @@ struct StoredRow {
 };
 
 struct JobFilter {
+  std::optional<std::string> tenant;  // nothing: of all
   std::optional<JobState> state;
   int64_t from_create_time_us = 0;
   // Page position: jobs strictly older than (create_time_us, id) in newest-first order.

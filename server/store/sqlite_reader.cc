@@ -128,14 +128,19 @@ absl::StatusOr<JobRecord> SqliteReader::FindSubmission(const std::string& tenant
 
 absl::StatusOr<std::vector<JobRecord>> SqliteReader::ListJobs(const JobFilter& filter,
                                                               int64_t limit) {
+  const std::string by_tenant = filter.tenant.has_value() ? "AND tenant = ? " : "";
   const std::string by_state = filter.state.has_value() ? "AND state = ? " : "";
   ASSIGN_OR_RETURN(SqliteStatement statement,
                    connection_.Prepare(absl::StrCat(
-                       kJobColumns, "WHERE (create_time_us, id) < (?, ?) AND create_time_us >= ?"
-                       " AND state BETWEEN 1 AND 9 ", by_state,
-                       "ORDER BY create_time_us DESC, id DESC LIMIT ?")));
+                       kJobColumns,
+                       "WHERE (create_time_us, id) < (?, ?) AND create_time_us >= ?"
+                       " AND state BETWEEN 1 AND 9 ",
+                       by_tenant, by_state, "ORDER BY create_time_us DESC, id DESC LIMIT ?")));
   statement.Bind(filter.before_create_time_us).Bind(filter.before_id);
   statement.Bind(filter.from_create_time_us);
+  if (filter.tenant.has_value()) {
+    statement.Bind(*filter.tenant);
+  }
   if (filter.state.has_value()) {
     statement.Bind(static_cast<int64_t>(*filter.state));
   }

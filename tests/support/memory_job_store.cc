@@ -587,7 +587,8 @@ absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ListJobs(const JobFilter&
     const JobRecord& record = job.record;
     const bool older = std::tie(record.create_time_us, record.id) <
                        std::tie(filter.before_create_time_us, filter.before_id);
-    const bool wanted = !filter.state.has_value() || record.state == *filter.state;
+    const bool wanted = (!filter.state.has_value() || record.state == *filter.state) &&
+                        (!filter.tenant.has_value() || record.tenant == *filter.tenant);
     const bool in_range = record.create_time_us >= filter.from_create_time_us;
     if (record.state != JobState::kReceiving && older && wanted && in_range) {
       jobs.push_back(record);

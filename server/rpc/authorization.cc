@@ -1,0 +1,157 @@
+#include "server/rpc/authorization.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+#include "kernels/base/status_macros.h"
+#include "server/input/rpc_error.h"
+
+namespace nightshift {
+namespace {
+
+// One line a method. A method without one is refused, and the table test fails.
+struct MethodRole {
+  absl::string_view method;
+  Role least;
+};
+constexpr MethodRole kMethodRoles[] = {
+    {"nightshift.v1.JobService/SubmitJob", Role::kSubmitter},
+    {"nightshift.v1.JobService/SubmitJobStream", Role::kSubmitter},
+    {"nightshift.v1.JobService/GetUploadStatus", Role::kSubmitter},
+    {"nightshift.v1.JobService/GetJob", Role::kReader},
+    {"nightshift.v1.JobService/ListJobs", Role::kReader},
+    {"nightshift.v1.JobService/WaitJob", Role::kReader},
+    {"nightshift.v1.JobService/StreamResults", Role::kReader},
+    {"nightshift.v1.JobService/CancelJob", Role::kSubmitter},
+    {"nightshift.v1.JobService/PauseJob", Role::kSubmitter},
+    {"nightshift.v1.JobService/ResumeJob", Role::kSubmitter},
+    {"nightshift.v1.JobService/RetryFailed", Role::kSubmitter},
+    {"nightshift.v1.JobService/DeleteJob", Role::kSubmitter},
+    {"nightshift.v1.JobService/GetPolicy", Role::kReader},
+    {"nightshift.v1.JobService/ExplainPolicy", Role::kReader},
+    {"nightshift.v1.ServerService/GetServerInfo", Role::kReader},
+    {"nightshift.v1.ServerService/ListModels", Role::kReader},
+    {"nightshift.v1.ServerService/GetModel", Role::kReader},
+    {"nightshift.v1.ServerService/DumpTimeline", Role::kAdmin},
+    {"nightshift.v1.ServerService/SetDrain", Role::kAdmin},
+    {"nightshift.v1.ServerService/Backup", Role::kAdmin},
+};
+
+absl::Status Unauthenticated(absl::string_view reason, absl::string_view message) {
+  return MakeError(absl::StatusCode::kUnauthenticated, reason, message);
+}
+
+// What the call brings in its metadata; nothing when it brings none.
+absl::StatusOr<std::optional<std::string>> TokenOf(const grpc::CallbackServerContext& context) {
+  constexpr absl::string_view kScheme = "Bearer ";
+  const auto [begin, end] = context.client_metadata().equal_range("authorization");
+  if (begin == end) {
+    return std::optional<std::string>();
+  }
+  const absl::string_view value(begin->second.data(), begin->second.size());
+  if (std::next(begin) != end ||
+      !absl::EqualsIgnoreCase(value.substr(0, kScheme.size()), kScheme)) {
+    return Unauthenticated(reason::kTokenUnknown,
+                           "the authorization metadata is not one \"Bearer TOKEN\"");
+  }
+  return std::optional<std::string>(std::string(value.substr(kScheme.size())));
+}
+
+std::vector<std::string> CertificateNames(const grpc::CallbackServerContext& context) {
+  std::vector<std::string> names;
+  for (const grpc::string_ref& name : context.auth_context()->GetPeerIdentity()) {
+    names.emplace_back(name.data(), name.size());
+  }
+  return names;
+}
+
+absl::StatusOr<Caller> CallerOfToken(const AccessList& list, const std::string& token,
+                                     int64_t now_us) {
+  const AccessEntry* entry = list.FindToken(token);
+  if (entry == nullptr) {
+    return Unauthenticated(
+        reason::kTokenUnknown,
+        "this daemon does not know the token; ask its administrator for one, and "
+        "give it with --token-file or NIGHTSHIFT_TOKEN_FILE");
+  }
+  if (entry->expire_time_us <= now_us) {
+    return Unauthenticated(reason::kTokenExpired,
+                           "the token has expired; ask the daemon's administrator for a new one");
+  }
+  return entry->caller;
+}
+
+absl::StatusOr<Caller> CallerOfCertificate(const AccessList& list,
+                                           const std::vector<std::string>& names, int64_t now_us) {
+  const AccessEntry* entry = list.FindCertificate(names);
+  if (entry == nullptr) {
+    constexpr int64_t kMaxQuotedBytes = 256;
+    return Unauthenticated(
+        reason::kCertificateUnknown,
+        absl::StrCat("the daemon's access file has no line for the certificate of ",
+                     CleanText(names.front(), kMaxQuotedBytes),
+                     "; ask its administrator for one, or give a token with --token-file"));
+  }
+  if (entry->expire_time_us <= now_us) {
+    return Unauthenticated(reason::kCertificateExpired,
+                           "the access of this certificate has expired; ask the daemon's "
+                           "administrator to renew its line in the access file");
+  }
+  return entry->caller;
+}
+
+absl::StatusOr<Caller> IdentifyCaller(const AccessControl& access,
+                                      const grpc::CallbackServerContext& context, int64_t now_us) {
+  const std::shared_ptr<const AccessList> list = access.current();
+  if (list == nullptr) {
+    return Caller();
+  }
+  ASSIGN_OR_RETURN(const std::optional<std::string> token, TokenOf(context));
+  if (token.has_value()) {
+    return CallerOfToken(*list, *token, now_us);
+  }
+  const std::vector<std::string> names = CertificateNames(context);
+  if (!names.empty()) {
+    return CallerOfCertificate(*list, names, now_us);
+  }
+  return Unauthenticated(reason::kTokenRequired,
+                         "this daemon wants a token; give yours with --token-file or "
+                         "NIGHTSHIFT_TOKEN_FILE, or ask its administrator for one");
+}
+
+}  // namespace
+
+std::optional<Role> LeastRole(absl::string_view method) {
+  const auto* found = std::find_if(std::begin(kMethodRoles), std::end(kMethodRoles),
+                                   [&](const MethodRole& entry) { return entry.method == method; });
+  return found == std::end(kMethodRoles) ? std::nullopt : std::optional<Role>(found->least);
+}
+
+absl::StatusOr<Caller> Authorize(const AccessControl& access,
+                                 const grpc::CallbackServerContext& context,
+                                 absl::string_view method, int64_t now_us) {
+  ASSIGN_OR_RETURN(Caller caller, IdentifyCaller(access, context, now_us));
+  const std::optional<Role> least = LeastRole(method);
+  if (!least.has_value() || caller.role < *least) {
+    const std::string wanted(least.has_value() ? RoleName(*least) : "none");
+    return MakeError(absl::StatusCode::kPermissionDenied, reason::kRoleTooLow,
+                     absl::StrCat(method, " is for role ", wanted, " and above, this is a ",
+                                  RoleName(caller.role), " of tenant ", caller.tenant,
+                                  "; ask the daemon's administrator for another token"),
+                     {{"method", std::string(method)},
+                      {"role", std::string(RoleName(caller.role))},
+                      {"least_role", wanted}});
+  }
+  return caller;
+}
+
+}  // namespace nightshift
