@@ -253,16 +253,29 @@ Json ChoiceList(const v1::Completion& completion, bool is_chat) {
   return list;
 }
 
+// The caller's own words about the request; a server sends an object, or nothing.
+void AddMetadata(const v1::Result& result, Json& json) {
+  if (result.metadata().empty()) {
+    return;
+  }
+  Json metadata = Json::parse(result.metadata(), nullptr, /*allow_exceptions=*/false);
+  if (metadata.is_object()) {
+    json["metadata"] = std::move(metadata);
+  }
+}
+
 // What the synchronous endpoint would have answered.
 Json CompletionBody(const v1::Result& result, const std::string& id, int64_t created) {
   const v1::Completion& completion = result.completion();
   const bool is_chat = result.form() == v1::REQUEST_FORM_OPENAI_CHAT;
-  return {{"id", absl::StrCat(is_chat ? "chatcmpl-" : "cmpl-", id)},
-          {"choices", ChoiceList(completion, is_chat)},
-          {"created", created},
-          {"model", completion.model()},
-          {"object", is_chat ? "chat.completion" : "text_completion"},
-          {"usage", UsageJson(completion.usage())}};
+  Json body = {{"id", absl::StrCat(is_chat ? "chatcmpl-" : "cmpl-", id)},
+               {"choices", ChoiceList(completion, is_chat)},
+               {"created", created},
+               {"model", completion.model()},
+               {"object", is_chat ? "chat.completion" : "text_completion"},
+               {"usage", UsageJson(completion.usage())}};
+  AddMetadata(result, body);
+  return body;
 }
 
 Json ErrorBody(const ResultError& error) {
@@ -348,6 +361,7 @@ Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
     if (!error.param.empty()) {
       line["error"]["param"] = error.param;
     }
+    AddMetadata(result, line);
     return line;
   }
   const v1::Completion& completion = result.completion();
@@ -368,6 +382,7 @@ Json PlainLine(const v1::Result& result, const ResultLineOptions& options) {
     line["prompt_logprobs"] = PromptTokenList(completion.prompt_logprobs());
   }
   line["usage"] = UsageJson(completion.usage());
+  AddMetadata(result, line);
   return line;
 }
 

@@ -5,6 +5,9 @@
 
 namespace nightshift {
 
+// Of InferenceRequest.metadata.
+inline constexpr int64_t kMaxMetadataBytes = 16 << 10;
+
 struct ParseLimits {
   int64_t max_line_bytes = 16 << 20;
   // Text of a prompt, or of all messages of a chat together.

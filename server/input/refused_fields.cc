@@ -156,7 +156,7 @@ bool IsKnown(absl::string_view name, RowKind kind) {
   if (name == "messages") {
     return kind != RowKind::kCompletion;
   }
-  if (kind == RowKind::kPlain && (name == "id" || name == "custom_id" || name == "choices")) {
+  if (kind == RowKind::kPlain && (name == "id" || name == "custom_id" || name == "choices" || name == "error")) {
     return true;
   }
   return name == "user" || std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end();

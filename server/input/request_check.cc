@@ -9,6 +9,7 @@
 #include "engine/text/template_arguments.h"
 #include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "server/input/json_line.h"
 #include "server/input/row_error.h"
 
 namespace nightshift {
@@ -171,6 +172,18 @@ absl::Status CheckPrompt(const std::string& prompt, const ParseLimits& limits) {
   return IsUtf8(prompt) ? absl::OkStatus() : NotUtf8("prompt", prompt);
 }
 
+absl::Status CheckMetadata(const std::string& metadata, const ParseLimits& limits) {
+  const int64_t bytes = static_cast<int64_t>(metadata.size());
+  if (bytes > kMaxMetadataBytes) {
+    return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue, "metadata",
+                    absl::StrCat("has ", bytes, " bytes, at most ", kMaxMetadataBytes));
+  }
+  return metadata.empty() || ParseJsonLine(metadata, limits).ok()
+             ? absl::OkStatus()
+             : RowError(reason::kFieldInvalid, row_code::kInvalidType, "metadata",
+                        "must be a JSON object");
+}
+
 }  // namespace
 
 std::vector<FieldViolation> CheckSampling(const v1::SamplingOptions& sampling,
@@ -323,6 +336,7 @@ absl::Status CheckRequest(const v1::InferenceRequest& request, const ParseLimits
                     absl::StrCat("has ", request.custom_id().size(), " bytes, at most ",
                                  limits.max_custom_id_bytes));
   }
+  RETURN_IF_ERROR(CheckMetadata(request.metadata(), limits));
   const std::vector<FieldViolation> violations = CheckSampling(request.sampling(), limits);
   if (!violations.empty()) {
     return RowError(reason::kFieldOutOfRange, row_code::kInvalidValue,

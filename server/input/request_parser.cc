@@ -10,6 +10,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/input/json_fields.h"
 #include "server/input/json_line.h"
+#include "server/input/member_text.h"
 #include "server/input/prompt_fields.h"
 #include "server/input/refused_fields.h"
 #include "server/input/request_check.h"
@@ -95,6 +96,40 @@ absl::Status ReadInput(const json& body, RowKind kind, ParsedRow& row) {
                   kind == RowKind::kPlain ? "row has neither prompt nor messages" : "is missing");
 }
 
+// `line` is the text of the row, in which the body is the line itself or, if `is_nested`, its
+// member "body".
+absl::Status ReadMetadata(const json& body, absl::string_view line, bool is_nested,
+                          v1::InferenceRequest& request) {
+  constexpr char kMetadata[] = "metadata";
+  const json* metadata = FindField(body, kMetadata);
+  if (metadata == nullptr) {
+    return absl::OkStatus();
+  }
+  if (!metadata->is_object()) {
+    return WrongType(kMetadata, "an object", metadata->type_name());
+  }
+  request.set_metadata(is_nested ? MemberText(line, {"body", kMetadata})
+                                 : MemberText(line, {kMetadata}));
+  return absl::OkStatus();
+}
+
+// What the caller says in place of a request: {"code", "message"}. That is the row's error.
+absl::Status CallersError(const json& error) {
+  constexpr int64_t kMaxCodeBytes = 64;
+  constexpr int64_t kMaxMessageBytes = 2048;
+  if (!error.is_object()) {
+    return WrongType("error", "an object", error.type_name());
+  }
+  ASSIGN_OR_RETURN(const std::optional<std::string> code, ReadText(error, "code"));
+  ASSIGN_OR_RETURN(const std::optional<std::string> message, ReadText(error, "message"));
+  if (!code || !message) {
+    return RowError(reason::kFieldInvalid, row_code::kMissingField, "error",
+                    "must have a code and a message");
+  }
+  return RowError(reason::kCallersError, CleanText(*code, kMaxCodeBytes), "",
+                  CleanText(*message, kMaxMessageBytes));
+}
+
 // `line` is the text of the row.
 absl::Status ReadBody(const json& body, absl::string_view line, RowKind kind,
                       const ParseLimits& limits, ParsedRow& row) {
@@ -157,6 +192,7 @@ absl::Status ReadOpenAiRow(const json& line, absl::string_view bytes, const Pars
   if (!body->is_object()) {
     return WrongType("body", "an object", body->type_name());
   }
+  RETURN_IF_ERROR(ReadMetadata(*body, bytes, /*is_nested=*/true, row.request));
   return ReadBody(*body, bytes, *kind, limits, row);
 }
 
@@ -164,6 +200,10 @@ absl::Status ReadPlainRow(const json& line, absl::string_view bytes, const Parse
                           ParsedRow& row) {
   row.request.set_form(v1::REQUEST_FORM_PLAIN);
   RETURN_IF_ERROR(ReadPlainId(line, limits, row));
+  RETURN_IF_ERROR(ReadMetadata(line, bytes, /*is_nested=*/false, row.request));
+  if (const json* error = FindField(line, "error"); error != nullptr) {
+    return CallersError(*error);
+  }
   return ReadBody(line, bytes, RowKind::kPlain, limits, row);
 }
 

@@ -3,7 +3,8 @@
 // A JSONL row is either a line of OpenAI's batch format, {"custom_id", "method", "url", "body"} for
 // /v1/chat/completions or /v1/completions, or plain: {"id"?, "prompt" | "messages", "max_tokens"? |
 // "choices"?, ...} with the same option names as the bodies. A proto row is one serialised
-// InferenceRequest.
+// InferenceRequest. A plain row {"id"?, "error": {"code", "message"}} is no request: the caller could
+// not make one, and these words become the row's result, beside those of the others.
 #pragma once
 
 #include <cstdint>

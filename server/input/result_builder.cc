@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/check.h"
+#include "server/input/parse_limits.h"
 #include "server/input/rpc_error.h"
 
 namespace nightshift {
@@ -20,6 +21,10 @@ v1::Result MakeResult(const ResultHeader& header) {
   // A string field that is not UTF-8 would make the stored record unreadable.
   result.set_custom_id(CleanText(header.custom_id, kMaxStringBytes));
   result.set_form(header.form);
+  // Of a request that was refused for it, metadata may be anything.
+  if (static_cast<int64_t>(header.metadata.size()) <= kMaxMetadataBytes) {
+    result.set_metadata(header.metadata);
+  }
   return result;
 }
 

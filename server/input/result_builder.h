@@ -22,6 +22,7 @@ struct ResultHeader {
   int64_t line = 0;   // 1-based, 0 for no lines
   std::string custom_id;
   v1::RequestForm form = v1::REQUEST_FORM_UNSPECIFIED;
+  std::string metadata = "";  // a JSON object, or nothing
 };
 
 // One completion of a request.

@@ -25,6 +25,8 @@ inline constexpr char kFieldInvalid[] = "FIELD_INVALID";
 inline constexpr char kFieldOutOfRange[] = "FIELD_OUT_OF_RANGE";
 inline constexpr char kInputMalformed[] = "INPUT_MALFORMED";
 inline constexpr char kPromptTooLong[] = "PROMPT_TOO_LONG";
+// What the caller says in place of a request: a document that it could not read.
+inline constexpr char kCallersError[] = "CALLERS_ERROR";
 inline constexpr char kChecksumMismatch[] = "CHECKSUM_MISMATCH";
 inline constexpr char kUploadOffsetMismatch[] = "UPLOAD_OFFSET_MISMATCH";
 inline constexpr char kUploadIncomplete[] = "UPLOAD_INCOMPLETE";

@@ -109,7 +109,8 @@ absl::Status InputScan::AddRow(const SplitRow& row) {
         BuildErrorResult({.index = num_rows_,
                           .line = row.place.line,
                           .custom_id = parsed.request.custom_id(),
-                          .form = is_jsonl ? last_form_ : parsed.request.form()},
+                          .form = is_jsonl ? last_form_ : parsed.request.form(),
+                          .metadata = parsed.request.metadata()},
                          parsed.status);
     ASSIGN_OR_RETURN(record.error_offset, errors_->Append(body));
     record.error_length = static_cast<int64_t>(body.size());
@@ -213,7 +214,8 @@ absl::StatusOr<std::string> InputScan::DuplicateError(int64_t index, const Recor
   return BuildErrorResult({.index = index,
                            .line = record.line,
                            .custom_id = parsed.request.custom_id(),
-                           .form = parsed.request.form()},
+                           .form = parsed.request.form(),
+                           .metadata = parsed.request.metadata()},
                           error);
 }
 

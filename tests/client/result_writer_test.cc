@@ -139,6 +139,20 @@ TEST(ResultWriterTest, APlainResultIsFlat) {
   })"));
 }
 
+TEST(ResultWriterTest, MetadataComesBackInLineOrBody) {
+  const json metadata = json::parse(R"({"part": {"number": 1}})");
+  v1::Result plain = Completed(v1::REQUEST_FORM_PLAIN);
+  plain.set_metadata(R"({"part": {"number": 1}})");
+  EXPECT_EQ(Line(plain)["metadata"], metadata);
+  v1::Result chat = Completed(v1::REQUEST_FORM_OPENAI_CHAT);
+  chat.set_metadata(plain.metadata());
+  EXPECT_EQ(Line(chat)["response"]["body"]["metadata"], metadata);
+  plain.mutable_error()->set_code(3);
+  EXPECT_EQ(Line(plain)["metadata"], metadata);
+  plain.set_metadata("no JSON");
+  EXPECT_FALSE(Line(plain).contains("metadata"));
+}
+
 TEST(ResultWriterTest, ANativeResultIsPlainAndAnIdIsLeftOutWhenThereIsNone) {
   v1::Result result = Completed(v1::REQUEST_FORM_UNSPECIFIED);
   result.clear_custom_id();

@@ -599,6 +599,35 @@ TEST(RequestParserTest, BoundsLineValuesAndPrompt) {
   EXPECT_EQ(ErrorReason(row.status), "PROMPT_TOO_LONG");
 }
 
+TEST(RequestParserTest, KeepsMetadataInItsOrderAlsoOfRefusedRows) {
+  const std::string metadata = R"("metadata":{"z":1,"a":{"b":[2]}})";
+  for (const ParsedRow& row :
+       {ParseLine(Hello(metadata)), ParseLine(Plain(metadata)),
+        ParseLine(Plain(metadata + R"(,"temperature":9)")), ParseLine(R"({)" + metadata + "}")}) {
+    EXPECT_EQ(row.request.metadata(), R"({"z":1,"a":{"b":[2]}})");
+  }
+  EXPECT_THAT(ParseLine(Plain(R"("metadata":"text")")).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "metadata: must be an object, is string"));
+  const std::string large(kMaxMetadataBytes, 'x');
+  EXPECT_THAT(ParseLine(Plain(R"("metadata":{"a":")" + large + "\"}")).status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "metadata: has 16392 bytes, at most 16384"));
+}
+
+TEST(RequestParserTest, WhatTheCallerCouldNotMakeARequestOfIsTheRowsError) {
+  const ParsedRow row = ParseLine(
+      R"({"id":"a.txt","metadata":{"k":1},"error":{"code":"document_empty","message":"no text"}})");
+  EXPECT_EQ(row.status.message(), "no text");
+  EXPECT_EQ(ErrorReason(row.status), reason::kCallersError);
+  EXPECT_EQ(Metadata(row.status)["code"], "document_empty");
+  EXPECT_EQ(row.request.custom_id(), "a.txt");
+  EXPECT_EQ(row.request.metadata(), R"({"k":1})");
+  EXPECT_THAT(ParseLine(R"({"id":"a","error":{"code":"c"}})").status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "error: must have a code and a message"));
+  EXPECT_THAT(ParseLine(R"({"id":"a","error":"c"})").status,
+              StatusIs(absl::StatusCode::kInvalidArgument, "error: must be an object, is string"));
+  EXPECT_OK(ParseLine(Plain(R"("error":null)")).status);
+}
+
 TEST(RequestParserTest, ReadsProtoRows) {
   v1::InferenceRequest request;
   request.set_custom_id("a");
