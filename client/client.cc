@@ -246,6 +246,15 @@ absl::StatusOr<v1::ExplainPolicyResponse> Client::ExplainPolicy(
       });
 }
 
+absl::StatusOr<v1::CutDocumentResponse> Client::CutDocument(
+    const v1::CutDocumentRequest& request) {
+  return Call<v1::CutDocumentResponse>("measure a document", options_.call_timeout,
+                                       [&](auto* context, auto* queue) {
+                                         return jobs_->PrepareAsyncCutDocument(context, request,
+                                                                               queue);
+                                       });
+}
+
 absl::StatusOr<v1::ServerInfo> Client::GetServerInfo() {
   const v1::GetServerInfoRequest request;
   return Call<v1::ServerInfo>("read server info", options_.call_timeout,

@@ -86,6 +86,8 @@ class Client {
   // Of a model, of a job's model ("jobs/{id}"), or with both empty of what is loaded.
   absl::StatusOr<v1::Policy> GetPolicy(const std::string& model, const std::string& job);
   absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicy(const v1::ExplainPolicyRequest& request);
+  // Where a document must be cut so that the request around it fits.
+  absl::StatusOr<v1::CutDocumentResponse> CutDocument(const v1::CutDocumentRequest& request);
 
   absl::StatusOr<v1::ServerInfo> GetServerInfo();
   // While draining the daemon accepts and runs nothing.

@@ -271,6 +271,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
                  const std::vector<DType>& kv_types) {
             return runner_->PlanFor(key, workload, kv_types);
           },
+      .text_of = [this](const CatalogModel& model) { return runner_->TextOf(model); },
       .set_drain = [this](bool drain) { SetDrain(drain); },
       .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;

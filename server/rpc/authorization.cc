@@ -38,6 +38,7 @@ constexpr MethodRole kMethodRoles[] = {
     {"nightshift.v1.JobService/DeleteJob", Role::kSubmitter},
     {"nightshift.v1.JobService/GetPolicy", Role::kReader},
     {"nightshift.v1.JobService/ExplainPolicy", Role::kReader},
+    {"nightshift.v1.JobService/CutDocument", Role::kSubmitter},
     {"nightshift.v1.ServerService/GetServerInfo", Role::kReader},
     {"nightshift.v1.ServerService/ListModels", Role::kReader},
     {"nightshift.v1.ServerService/GetModel", Role::kReader},

@@ -48,6 +48,12 @@ class Call : public Reactor, public std::enable_shared_from_this<Call<Reactor>> 
   }
 
  protected:
+  // True when nobody waits for an answer any more.
+  bool has_finished() {
+    MutexLock lock(mutex_);
+    return finished_;
+  }
+
   // Starts a read or write, unless the call has ended; a FinishOnce that comes meanwhile takes
   // effect behind it. False when the call had ended.
   template <typename Operation>

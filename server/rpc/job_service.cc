@@ -117,4 +117,11 @@ grpc::ServerUnaryReactor* JobServiceRpc::ExplainPolicy(grpc::CallbackServerConte
                                       *request, response);
 }
 
+grpc::ServerUnaryReactor* JobServiceRpc::CutDocument(grpc::CallbackServerContext* context,
+                                                     const v1::CutDocumentRequest* request,
+                                                     v1::CutDocumentResponse* response) {
+  return StartCall<CutDocumentCall>(context_, "nightshift.v1.JobService/CutDocument", context,
+                                    *request, response, cut_text_);
+}
+
 }  // namespace nightshift

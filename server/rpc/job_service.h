@@ -7,6 +7,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "server/rpc/acceptance.h"
+#include "server/rpc/cut_document_call.h"
 #include "server/rpc/rpc_context.h"
 
 #include "nightshift/v1/jobs.grpc.pb.h"
@@ -59,10 +60,14 @@ class JobServiceRpc
   grpc::ServerUnaryReactor* ExplainPolicy(grpc::CallbackServerContext* context,
                                           const v1::ExplainPolicyRequest* request,
                                           v1::ExplainPolicyResponse* response) override;
+  grpc::ServerUnaryReactor* CutDocument(grpc::CallbackServerContext* context,
+                                        const v1::CutDocumentRequest* request,
+                                        v1::CutDocumentResponse* response) override;
 
  private:
   RpcContext& context_;
   Acceptance acceptance_;
+  LastModelText cut_text_;
   std::atomic<int64_t> num_uploads_{0};
 };
 

@@ -66,6 +66,8 @@ struct RpcContext {
   std::function<absl::StatusOr<PolicyState>(const ModelKey&, const WorkloadProfile&,
                                             const std::vector<DType>& kv_types)>
       plan_for;
+  // Runner::TextOf. Reads files: for task threads.
+  std::function<absl::StatusOr<ModelTextPtr>(const CatalogModel&)> text_of;
   std::function<void(bool drain)> set_drain;
   // Blocks: for task threads. See server/store/backup.h.
   std::function<absl::StatusOr<v1::BackupResponse>(const std::string& directory)> backup;

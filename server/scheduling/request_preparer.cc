@@ -13,6 +13,7 @@
 #include "kernels/base/thread_name.h"
 #include "server/input/request_parser.h"
 #include "server/input/row_error.h"
+#include "server/scheduling/request_encoding.h"
 #include "server/scheduling/request_options.h"
 
 namespace nightshift {
@@ -35,28 +36,14 @@ ResultHeader MakeHeader(const ClaimedRow& row, const v1::InferenceRequest& reque
   return {.index = row.index,
           .line = row.line,
           .custom_id = request.custom_id(),
-          .form = request.form()};
+          .form = request.form(),
+          .metadata = request.metadata()};
 }
 
-// The prompt, with `continuation` behind it.
-absl::StatusOr<std::vector<int32_t>> Encode(const v1::InferenceRequest& request,
-                                            const JobContext& job, const ModelText& text,
-                                            const std::string& continuation = "") {
-  ASSIGN_OR_RETURN(EncodeOptions options,
-                   ResolvePromptOptions(job.spec.prompt_options(), request.prompt_options(),
-                                        job.create_time_us));
-  options.continuation = continuation;
-  switch (request.input_case()) {
-    case v1::InferenceRequest::kPrompt:
-      return text.encoder->EncodePrompt(request.prompt(), options);
-    case v1::InferenceRequest::kChat:
-      return text.encoder->EncodeChat(MessagesToJson(request.chat()), options);
-    case v1::InferenceRequest::kTokens:
-      return std::vector<int32_t>(request.tokens().ids().begin(), request.tokens().ids().end());
-    case v1::InferenceRequest::INPUT_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError("the request has no input");
+absl::StatusOr<std::vector<int32_t>> EncodeRow(const v1::InferenceRequest& row,
+                                               const JobContext& job, const ModelText& text,
+                                               const std::string& continuation = "") {
+  return EncodeRequest(row, job.spec.prompt_options(), job.create_time_us, text, continuation);
 }
 
 // `what` says how many tokens the request wants; `prompt_tokens` of them are its prompt's.
@@ -240,15 +227,6 @@ void Keep(const PromptKey& key, const v1::InferenceRequest& row, const EngineReq
   }
 }
 
-// What can go wrong with messages that were checked is their template: it refuses them, or runs
-// into its limits. A pack without one is FAILED_PRECONDITION.
-absl::Status CannotEncode(const v1::InferenceRequest& row, const absl::Status& error) {
-  const bool is_template = row.has_chat() && !absl::IsFailedPrecondition(error);
-  return RowError(reason::kInputMalformed,
-                  is_template ? row_code::kTemplate : row_code::kInvalidValue,
-                  is_template ? "messages" : "", error.message());
-}
-
 // A row that scores choices. Its ids are not kept: what they are depends on all of the texts.
 absl::Status PrepareScored(const RowTask& task, const v1::InferenceRequest& row, KeptPrompts* kept,
                            PreparedRow& prepared) {
@@ -257,7 +235,7 @@ absl::Status PrepareScored(const RowTask& task, const v1::InferenceRequest& row,
   request.sampling =
       ScoringParams(MergeSampling(task.job->spec.sampling(), row.sampling()), task.row.index);
   RETURN_IF_ERROR(CheckBytes(row, text));
-  absl::StatusOr<std::vector<int32_t>> prompt = Encode(row, *task.job, text);
+  absl::StatusOr<std::vector<int32_t>> prompt = EncodeRow(row, *task.job, text);
   if (!prompt.ok()) {
     return CannotEncode(row, prompt.status());
   }
@@ -271,7 +249,7 @@ absl::Status PrepareScored(const RowTask& task, const v1::InferenceRequest& row,
       ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EncodeAlone(choice.text(), text));
       tokens.insert(tokens.end(), ids.begin(), ids.end());
     } else {
-      absl::StatusOr<std::vector<int32_t>> joint = Encode(row, *task.job, text, choice.text());
+      absl::StatusOr<std::vector<int32_t>> joint = EncodeRow(row, *task.job, text, choice.text());
       if (!joint.ok()) {
         return CannotEncode(row, joint.status());
       }
@@ -321,7 +299,7 @@ absl::Status Prepare(const RowTask& task, const v1::InferenceRequest& row, KeptP
   }
   const bool was_kept = found.has_value();
   absl::StatusOr<std::vector<int32_t>> tokens =
-      was_kept ? *std::move(found) : Encode(row, *task.job, *task.text);
+      was_kept ? *std::move(found) : EncodeRow(row, *task.job, *task.text);
   if (!tokens.ok()) {
     return CannotEncode(row, tokens.status());
   }

@@ -168,6 +168,7 @@ class Runner::Loop {
     return PlanOtherWork(key.model, base, options_.fixed, *status().policy, workload,
                          kv_types);
   }
+  absl::StatusOr<ModelTextPtr> TextOf(const CatalogModel& model) { return texts_.Get(model); }
   std::vector<StepTimes> timeline() const {
     MutexLock lock(mutex_);
     return timeline_.steps();
@@ -1284,6 +1285,10 @@ RunnerStatus Runner::status() const {
 absl::StatusOr<PolicyState> Runner::PlanFor(const ModelKey& key, const WorkloadProfile& workload,
                                             const std::vector<DType>& kv_types) const {
   return loop_->PlanFor(key, workload, kv_types);
+}
+
+absl::StatusOr<ModelTextPtr> Runner::TextOf(const CatalogModel& model) const {
+  return loop_->TextOf(model);
 }
 
 std::vector<StepTimes> Runner::timeline() const {

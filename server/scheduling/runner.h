@@ -22,6 +22,7 @@
 #include "server/input/parse_limits.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/model_session.h"
+#include "server/scheduling/model_text.h"
 #include "server/scheduling/policy_state.h"
 #include "server/scheduling/time_left.h"
 #include "server/store/store_actor.h"
@@ -103,6 +104,8 @@ class Runner {
   // catalog's, INVALID_ARGUMENT for a workload out of range.
   absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload,
                                       const std::vector<DType>& kv_types) const;
+  // Tokenizer, template and limits of a model, shared with what runs. Any thread; reads the pack.
+  absl::StatusOr<ModelTextPtr> TextOf(const CatalogModel& model) const;
   // The last steps, at most kMaxTraceSteps, of the model that was loaded last.
   std::vector<StepTimes> timeline() const;
 

@@ -53,6 +53,7 @@ const std::map<std::string, Role>& ExpectedRoles() {
       {"nightshift.v1.JobService/DeleteJob", Role::kSubmitter},
       {"nightshift.v1.JobService/GetPolicy", Role::kReader},
       {"nightshift.v1.JobService/ExplainPolicy", Role::kReader},
+      {"nightshift.v1.JobService/CutDocument", Role::kSubmitter},
       {"nightshift.v1.ServerService/GetServerInfo", Role::kReader},
       {"nightshift.v1.ServerService/ListModels", Role::kReader},
       {"nightshift.v1.ServerService/GetModel", Role::kReader},
