@@ -66,6 +66,7 @@ struct Values {
   std::string not_before;
   std::string after;
   std::string order;
+  std::string too_long;
   std::vector<std::string> labels;
 };
 
@@ -105,6 +106,13 @@ const NamesOf& CompressionNames() {
   return names;
 }
 
+const NamesOf& TooLongNames() {
+  static const NamesOf names = {{"error", v1::TOO_LONG_ERROR},
+                                {"truncate", v1::TOO_LONG_TRUNCATE},
+                                {"split", v1::TOO_LONG_SPLIT}};
+  return names;
+}
+
 const NamesOf& OrderNames() {
   static const NamesOf names = {{"commit", v1::RESULT_ORDER_COMMIT},
                                 {"input", v1::RESULT_ORDER_INPUT}};
@@ -123,10 +131,50 @@ void AddJob(CLI::App& command, Values& values) {
 }
 
 void AddInput(CLI::App& command, Values& values) {
-  command.add_option("input", values.line.input, "JSONL file, one request a line; - for stdin")
+  command
+      .add_option("input,--input", values.line.documents.inputs,
+                  "JSONL file, one request a line; - for stdin. With --template: documents, files "
+                  "or patterns such as 'inbox/*.txt'; of *.csv each record, of *.jsonl each line")
       ->required()
       ->type_name("INPUT")
       ->check(IsNamed());
+}
+
+void AddDocumentOptions(CLI::App& command, Values& values) {
+  const char* group = "Documents";
+  DocumentOptions& documents = values.line.documents;
+  command
+      .add_option("--template", documents.template_path,
+                  "Makes a request of each document: a text with {{text}}, {{file}} or the names "
+                  "of columns; lines [system] and [user] begin its parts")
+      ->type_name("FILE")
+      ->check(IsNamed())
+      ->group(group);
+  command
+      .add_option("--id-field", documents.id_field,
+                  "Column or field with the ids of records (id where there is one, else FILE:LINE)")
+      ->type_name("NAME")
+      ->check(IsNamed())
+      ->group(group);
+  command
+      .add_option("--too-long", values.too_long,
+                  "Of a document that does not fit, in tokens of the model: an error result "
+                  "(default), its beginning, or a request for each part, NAME#1/3")
+      ->type_name("error|truncate|split")
+      ->check(IsOneOf(TooLongNames()))
+      ->group(group);
+  command
+      .add_option("--max-prompt-tokens", documents.max_prompt_tokens,
+                  "Longer prompts are too long (what the model's context leaves beside the output)")
+      ->type_name("N")
+      ->check(IsBetween(1, 1 << 30))
+      ->group(group);
+  command
+      .add_option("--overlap", documents.overlap_tokens,
+                  "About so many tokens of a part begin the next one too (0)")
+      ->type_name("N")
+      ->check(IsBetween(0, 1 << 30))
+      ->group(group);
 }
 
 constexpr char kDefaultsGroup[] = "Defaults for rows that do not say";
@@ -300,6 +348,13 @@ void DeclareRun(CLI::App& app, Values& values) {
       ->required()
       ->type_name("OUTPUT")
       ->check(IsNamed());
+  AddDocumentOptions(run, values);
+  run.add_option("--merge", values.line.documents.merge_path,
+                 "Template with {{output}}, to which the outputs of a split document's parts go: "
+                 "one result a document")
+      ->type_name("FILE")
+      ->check(IsNamed())
+      ->group("Documents");
   AddJobOptions(run, values);
   AddSampling(run, values);
   AddTimeout(run, values, "Detach after this long, exit code 8; the job goes on");
@@ -373,6 +428,7 @@ void DeclareEvaluate(CLI::App& app, Values& values) {
 void DeclareJobCommands(CLI::App& app, Values& values) {
   CLI::App& submit = *app.add_subcommand("submit", "Submit a file, print the job's name");
   AddInput(submit, values);
+  AddDocumentOptions(submit, values);
   AddJobOptions(submit, values);
   AddSampling(submit, values);
   submit.add_flag("--wait", values.line.wait, "Wait until the job has ended");
@@ -667,6 +723,13 @@ CommandLine Complete(const CLI::App& app, Values values) {
   if (line.output.empty()) {
     line.output = "-";
   }
+  if (line.documents.template_path.empty() && !line.documents.inputs.empty()) {
+    line.input = line.documents.inputs.front();
+  }
+  if (!values.too_long.empty()) {
+    line.documents.too_long =
+        static_cast<v1::TooLong>(EnumeratorOf(TooLongNames(), values.too_long));
+  }
   if (!values.timeout.empty()) {
     line.timeout = *ParseDurationText(values.timeout);
   }
@@ -711,6 +774,36 @@ std::string EvaluateContradiction(const CommandLine& line) {
   return "";
 }
 
+std::string DocumentContradiction(const CommandLine& line) {
+  const DocumentOptions& documents = line.documents;
+  const bool splits = documents.too_long == v1::TOO_LONG_SPLIT;
+  if (documents.template_path.empty()) {
+    if (documents.inputs.size() > 1) {
+      return absl::StrCat("one file of requests, not ", documents.inputs.size(),
+                          "; documents need --template");
+    }
+    const bool has_wishes = !documents.id_field.empty() || documents.max_prompt_tokens > 0 ||
+                            documents.too_long != v1::TOO_LONG_ERROR ||
+                            documents.overlap_tokens > 0 || !documents.merge_path.empty();
+    return has_wishes ? "--id-field, --too-long, --max-prompt-tokens, --overlap and --merge are "
+                        "for documents: give --template"
+                      : "";
+  }
+  if (std::find(documents.inputs.begin(), documents.inputs.end(), "-") != documents.inputs.end()) {
+    return "--template takes files, not standard input, whose kind and name nobody knows";
+  }
+  if (!splits && (documents.overlap_tokens > 0 || !documents.merge_path.empty())) {
+    return "--overlap and --merge need --too-long split";
+  }
+  if (!documents.merge_path.empty() && line.cancel_on_interrupt) {
+    return "--merge runs several jobs, so --cancel-on-interrupt does not say which to cancel";
+  }
+  if (!documents.merge_path.empty() && line.spec.sampling().num_choices() > 1) {
+    return "--merge needs one text a part, not --n";
+  }
+  return "";
+}
+
 // Rules that one option alone does not show.
 std::string Contradiction(const CommandLine& line) {
   if (line.command == Command::kRun && line.private_daemon && line.model.empty()) {
@@ -718,6 +811,9 @@ std::string Contradiction(const CommandLine& line) {
   }
   if (line.command == Command::kEvaluate) {
     return EvaluateContradiction(line);
+  }
+  if (const std::string wrong = DocumentContradiction(line); !wrong.empty()) {
+    return wrong;
   }
   const bool has_lengths = line.prompt_tokens > 0 || line.output_tokens > 0;
   if (line.command == Command::kPolicyExplain && (line.requests > 0) != has_lengths) {

@@ -39,6 +39,17 @@ enum class Command {
   kDaemonTool,  // bench, import, make-token, model, plan: executed by nightshiftd
 };
 
+// Documents in place of requests.
+struct DocumentOptions {
+  std::string template_path;  // empty: the input holds requests
+  std::vector<std::string> inputs;
+  std::string id_field;
+  v1::TooLong too_long = v1::TOO_LONG_ERROR;
+  int64_t max_prompt_tokens = 0;
+  int64_t overlap_tokens = 0;
+  std::string merge_path;  // run; empty: parts stay apart
+};
+
 struct CommandLine {
   Command command = Command::kHealth;
   // Of every command.
@@ -55,6 +66,7 @@ struct CommandLine {
   int64_t requests = 0;       // policy explain: of a workload; 0: what is queued
   int64_t prompt_tokens = 0;  // of each
   int64_t output_tokens = 0;
+  DocumentOptions documents;  // run, submit
   // run, submit. spec.model stays empty: `model` may be a path.
   v1::JobSpec spec;
   std::string model;

@@ -17,8 +17,9 @@ namespace {
 
 std::string FailureText(const v1::Result& result) {
   const ResultError error = ResultErrorOf(result.error());
-  const std::string where = result.line() > 0 ? absl::StrCat("line ", result.line())
-                                              : absl::StrCat("request ", result.index());
+  const std::string where = !result.custom_id().empty() ? result.custom_id()
+                            : result.line() > 0         ? absl::StrCat("line ", result.line())
+                                                : absl::StrCat("request ", result.index());
   return absl::StrCat(where, ": ", error.code, ": ", error.message);
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
+#include "client/documents/request_source.h"
 #include "client/fetch.h"
 #include "client/job_text.h"
 #include "client/progress.h"
@@ -71,8 +72,9 @@ ExitCode ReportValidation(Session& session, const v1::Job& job, const std::strin
 
 absl::StatusOr<ExitCode> Submit(Session& session) {
   const CommandLine& line = session.line();
-  ASSIGN_OR_RETURN(const InputFile input, InputFile::Open(line.input));
+  ASSIGN_OR_RETURN(RequestSource source, RequestSource::Open(line));
   RETURN_IF_ERROR(session.Connect(kLongPatience));
+  ASSIGN_OR_RETURN(const InputFile input, source.Take(session));
   ASSIGN_OR_RETURN(const v1::Job job, SubmitAndTell(session, SubmitOptionsOf(line, input), input));
   if (line.validate_only) {
     return ReportValidation(session, job, input.name());

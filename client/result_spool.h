@@ -1,4 +1,4 @@
-// ResultSpool: results of a job that wait to be compared with those of another one, on disk.
+// ResultSpool: results of a job that wait for those of another one, on disk.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace nightshift {
 
-// Written, then read once, in the same order. One thread.
+// Written, then read in the same order. One thread.
 class ResultSpool {
  public:
   // Errors: as OpenUnnamedFile.
@@ -23,6 +23,8 @@ class ResultSpool {
   absl::Status Append(const v1::Result& result);
   // The next one. Errors: OUT_OF_RANGE behind the last, DATA_LOSS.
   absl::StatusOr<v1::Result> Next();
+  // The next one is the first again.
+  void Rewind() { next_ = 0; }
 
  private:
   explicit ResultSpool(FileDescriptor file) : file_(std::move(file)) {}

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "client/documents/merged_run.h"
+#include "client/documents/request_source.h"
 #include "client/fetch.h"
 #include "client/input_file.h"
 #include "client/job_text.h"
@@ -49,13 +51,14 @@ class Run {
   Console& console() { return session_.console(); }
 
   absl::Status Prepare() {
-    ASSIGN_OR_RETURN(InputFile input, InputFile::Open(line_.input));
-    input_ = std::move(input);
-    if (to_file() && input_->IsSameFileAs(line_.output)) {
+    ASSIGN_OR_RETURN(RequestSource source, RequestSource::Open(line_));
+    if (to_file() && source.Reads(line_.output)) {
       return absl::InvalidArgumentError(
           absl::StrCat("write ", line_.output, ": is the input, name another output"));
     }
     RETURN_IF_ERROR(Connect());
+    ASSIGN_OR_RETURN(InputFile input, source.Take(session_));
+    input_ = std::move(input);
     if (to_file()) {
       ASSIGN_OR_RETURN(file_, OutputFile::Open(line_.output));
     }
@@ -206,7 +209,8 @@ class Run {
 }  // namespace
 
 ExitCode RunCommand(const CommandLine& line, Console& console) {
-  return Run(line, console).Execute();
+  return line.documents.merge_path.empty() ? Run(line, console).Execute()
+                                           : MergedRunCommand(line, console);
 }
 
 }  // namespace nightshift

@@ -262,6 +262,38 @@ TEST_F(CommandLineTest, RefusalsNameOptionAndValue) {
   Refuse({"run", "x", "-o", "y", "--no-such-option"});
 }
 
+TEST_F(CommandLineTest, DocumentsComeWithATemplate) {
+  const CommandLine line =
+      Parse({"run", "--template", "t", "--input", "a/*.txt", "b.csv", "--too-long", "split",
+             "--overlap", "20", "--max-prompt-tokens", "900", "--id-field", "key", "--merge", "m",
+             "-o", "out"});
+  EXPECT_EQ(line.documents.inputs, (std::vector<std::string>{"a/*.txt", "b.csv"}));
+  EXPECT_EQ(line.documents.template_path, "t");
+  EXPECT_EQ(line.documents.too_long, v1::TOO_LONG_SPLIT);
+  EXPECT_EQ(line.documents.overlap_tokens, 20);
+  EXPECT_EQ(line.documents.max_prompt_tokens, 900);
+  EXPECT_EQ(line.documents.id_field, "key");
+  EXPECT_EQ(line.documents.merge_path, "m");
+  EXPECT_EQ(Parse({"run", "--input", "in.jsonl", "-o", "out"}).input, "in.jsonl");
+  EXPECT_EQ(Parse({"submit", "in.jsonl"}).input, "in.jsonl");
+
+  const auto refuse = [&](const std::vector<std::string>& options, const std::string& problem) {
+    std::vector<std::string> arguments = {"run", "x", "-o", "y"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    EXPECT_NE(Refuse(arguments).find(problem), std::string::npos) << problem;
+  };
+  refuse({"z"}, "one file of requests, not 2; documents need --template");
+  refuse({"--too-long", "split"}, "are for documents: give --template");
+  refuse({"--template", "t", "--overlap", "5"}, "--overlap and --merge need --too-long split");
+  refuse({"--template", "t", "--merge", "m"}, "--overlap and --merge need --too-long split");
+  refuse({"--template", "t", "--too-long", "maybe"}, "none of error, truncate, split");
+  refuse({"--template", "t", "--too-long", "split", "--merge", "m", "--n", "2"}, "not --n");
+  refuse({"--template", "t", "--too-long", "split", "--merge", "m", "--cancel-on-interrupt"},
+         "several jobs");
+  EXPECT_NE(Refuse({"submit", "-", "--template", "t"}).find("not standard input"),
+            std::string::npos);
+}
+
 TEST_F(CommandLineTest, WithJsonARefusalIsJson) {
   const std::string line = Refuse({"--json", "run", "in.jsonl", "--max-tokens", "0"});
   const auto error = nlohmann::json::parse(line)["error"];
