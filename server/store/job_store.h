@@ -72,6 +72,8 @@ struct JobRecord {
   int32_t priority = 2;
   int32_t input_format = 0;  // nightshift.v1.InputFormat
   std::string input_file;    // relative to the state directory; empty for none
+  int64_t input_bytes = 0;   // of the input file
+  int64_t result_bytes = 0;  // of the results' bodies
   std::string retry_of;      // id, as above, of the job whose failed rows these are; empty for none
   std::string after_uid;     // of the job that it waits for; empty for none
   JobState state = JobState::kReceiving;
@@ -174,6 +176,13 @@ struct StoredRow {
   int64_t crc = kNoCrc;
 };
 
+// What a tenant has in the store.
+struct TenantUsage {
+  int64_t active_jobs = 0;      // not terminal; kReceiving too
+  int64_t queued_requests = 0;  // of these, rows without a result
+  int64_t stored_bytes = 0;     // inputs and results of its jobs, but for what was purged
+};
+
 struct JobFilter {
   std::optional<std::string> tenant;  // nothing: of all
   std::optional<JobState> state;
@@ -203,8 +212,9 @@ class JobStore {
   // Does so however little there is, and gives the log's space back, unless a reader needs it.
   virtual absl::Status EmptyLog() = 0;
 
-  // Inserts a job in kReceiving; its states, counts, sums, last_seq and start, end, error, purged and
-  // report, and what was checked, are not taken from `job`. ALREADY_EXISTS: id, or (tenant, request_id).
+  // Inserts a job in kReceiving; its states, counts, sums, result_bytes, last_seq and start, end,
+  // error, purged and report, and what was checked, are not taken from `job`. ALREADY_EXISTS: id,
+  // or (tenant, request_id).
   virtual absl::Status InsertJob(const JobRecord& job) = 0;
   // Appends rows to a kReceiving job, their indices continuing those before (INTERNAL otherwise);
   // rows with error_body are published at once. FAILED_PRECONDITION in another state.
@@ -275,6 +285,7 @@ class JobStore {
   // Newest first.
   virtual absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter,
                                                           int64_t limit) = 0;
+  virtual absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant) = 0;
   // Jobs that are not terminal, in the order they should run: priority (higher first), then age.
   virtual absl::StatusOr<std::vector<JobRecord>> ActiveJobs() = 0;
   // Results with seq > after_seq in order, until max_bytes of bodies (at least one).

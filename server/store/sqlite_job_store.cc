@@ -335,6 +335,10 @@ absl::StatusOr<std::vector<JobRecord>> SqliteJobStore::ListJobs(const JobFilter&
   return ReadWith([&](SqliteReader& reader) { return reader.ListJobs(filter, limit); });
 }
 
+absl::StatusOr<TenantUsage> SqliteJobStore::ReadUsage(const std::string& tenant) {
+  return ReadWith([&](SqliteReader& reader) { return reader.ReadUsage(tenant); });
+}
+
 absl::StatusOr<std::vector<JobRecord>> SqliteJobStore::ActiveJobs() {
   return ReadWith([](SqliteReader& reader) { return reader.ActiveJobs(); });
 }

@@ -70,6 +70,7 @@ class SqliteJobStore : public JobStore {
   absl::StatusOr<JobRecord> FindSubmission(const std::string& tenant,
                                            const std::string& request_id) override;
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter, int64_t limit) override;
+  absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant) override;
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() override;
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq,

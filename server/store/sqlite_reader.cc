@@ -22,7 +22,7 @@ constexpr char kJobColumns[] =
     " cancelled, prompt_tokens, output_tokens, last_seq, create_time_us, start_time_us,"
     " end_time_us, error, error_crc, report, report_crc, end_state, expired, expire_time_us,"
     " retry_of, purged, checked, checked_prompts, checked_prompt_tokens, longest_prompt_tokens,"
-    " after_uid, cached_tokens FROM jobs ";
+    " after_uid, cached_tokens, input_bytes, result_bytes FROM jobs ";
 
 // Reads the row that kJobColumns selected. DATA_LOSS when the job fails its checksum.
 absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
@@ -72,6 +72,8 @@ absl::StatusOr<JobRow> ReadJobRow(const SqliteStatement& statement) {
   job.longest_prompt_tokens = number();
   job.after_uid = bytes();
   job.cached_tokens = number();
+  job.input_bytes = number();
+  job.result_bytes = number();
   if (BodyCrc(job.spec) != spec_crc || BodyCrc(job.error) != error_crc) {
     return absl::DataLossError(
         absl::StrCat("the stored record of job ", job.id,
@@ -146,6 +148,25 @@ absl::StatusOr<std::vector<JobRecord>> SqliteReader::ListJobs(const JobFilter& f
   }
   statement.Bind(limit);
   return ReadJobs(statement);
+}
+
+absl::StatusOr<TenantUsage> SqliteReader::ReadUsage(const std::string& tenant) {
+  TenantUsage usage;
+  ASSIGN_OR_RETURN(SqliteStatement active,
+                   connection_.Prepare("SELECT count(*), coalesce(sum(pending + running), 0)"
+                                       " FROM jobs INDEXED BY jobs_open"
+                                       " WHERE state < 6 AND tenant = ?"));
+  RETURN_IF_ERROR(active.Bind(tenant).Step().status());
+  usage.active_jobs = active.Int64(0);
+  usage.queued_requests = active.Int64(1);
+  ASSIGN_OR_RETURN(
+      SqliteStatement stored,
+      connection_.Prepare("SELECT coalesce(sum(input_bytes + result_bytes), 0)"
+                          " FROM jobs INDEXED BY jobs_by_tenant"
+                          " WHERE tenant = ? AND purged = 0 AND state BETWEEN 0 AND 9"));
+  RETURN_IF_ERROR(stored.Bind(tenant).Step().status());
+  usage.stored_bytes = stored.Int64(0);
+  return usage;
 }
 
 absl::StatusOr<std::vector<JobRecord>> SqliteReader::ActiveJobs() {

@@ -36,6 +36,7 @@ class SqliteReader {
   absl::StatusOr<JobRecord> FindSubmission(const std::string& tenant,
                                            const std::string& request_id);
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter, int64_t limit);
+  absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant);
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs();
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq, int64_t max_bytes);

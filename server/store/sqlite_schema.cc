@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kApplicationId = 0x4E534A53;  // "NSJS"
 
 // kVersions[i] leads from version i to i + 1. An entry is never changed once released.
-constexpr std::array<const char*, 6> kVersions = {R"sql(
+constexpr std::array<const char*, 7> kVersions = {R"sql(
   CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
   CREATE TABLE jobs(
     number INTEGER PRIMARY KEY,
@@ -106,6 +106,17 @@ constexpr std::array<const char*, 6> kVersions = {R"sql(
                                                   R"sql(
   ALTER TABLE jobs ADD COLUMN after_uid TEXT NOT NULL DEFAULT '';
   ALTER TABLE jobs ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
+)sql",
+                                                  R"sql(
+  ALTER TABLE jobs ADD COLUMN input_bytes INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE jobs ADD COLUMN result_bytes INTEGER NOT NULL DEFAULT 0;
+  UPDATE jobs SET
+    input_bytes = coalesce((SELECT offset + length FROM rows WHERE job = number
+                            ORDER BY idx DESC LIMIT 1), 0),
+    result_bytes = coalesce((SELECT sum(length(body)) FROM results
+                             WHERE key > number << 40 AND key < number + 1 << 40), 0)
+    WHERE purged = 0;
+  CREATE INDEX jobs_by_tenant ON jobs(tenant, create_time_us, id);
 )sql"};
 
 absl::Status SetAndReadBack(SqliteConnection& connection, const std::string& setting,

@@ -84,13 +84,14 @@ absl::Status SqliteWriter::InsertJob(const JobRecord& job) {
       SqliteStatement statement,
       connection_.Prepare("INSERT INTO jobs(id, uid, tenant, request_id, fingerprint, model, spec,"
                           " spec_crc, priority, input_format, input_file, state, create_time_us,"
-                          " expire_time_us, retry_of, after_uid)"
-                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)"));
+                          " expire_time_us, retry_of, after_uid, input_bytes)"
+                          " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)"));
   statement.Bind(job.id).Bind(job.uid).Bind(job.tenant).Bind(job.request_id);
   statement.BindBlob(job.fingerprint).Bind(job.model).BindBlob(job.spec).Bind(BodyCrc(job.spec));
   statement.Bind(int64_t{job.priority}).Bind(int64_t{job.input_format}).Bind(job.input_file);
   statement.Bind(job.create_time_us).Bind(job.expire_time_us);
-  const absl::Status status = statement.Bind(job.retry_of).Bind(job.after_uid).Run();
+  const absl::Status status =
+      statement.Bind(job.retry_of).Bind(job.after_uid).Bind(job.input_bytes).Run();
   if (absl::IsAlreadyExists(status)) {
     return absl::AlreadyExistsError(absl::StrCat("job ", job.id, " or request_id ", job.request_id,
                                                  " of tenant ", job.tenant, " exists"));
@@ -333,7 +334,8 @@ absl::StatusOr<bool> SqliteWriter::PublishRow(JobRow& job, const FinishedRow& ro
   return true;
 }
 
-absl::Status SqliteWriter::InsertResult(const JobRow& job, int64_t index, const std::string& body) {
+absl::Status SqliteWriter::InsertResult(JobRow& job, int64_t index, const std::string& body) {
+  job.record.result_bytes += static_cast<int64_t>(body.size());
   ASSIGN_OR_RETURN(SqliteStatement statement,
                    connection_.Prepare("INSERT INTO results(key, idx, body, crc)"
                                        " VALUES(?, ?, ?, ?)"));
@@ -541,7 +543,7 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
                           " end_state = ?, checked = ?, checked_prompts = ?,"
                           " checked_prompt_tokens = ?, longest_prompt_tokens = ?,"
                           " prompt_tokens = ?, output_tokens = ?, cached_tokens = ?, last_seq = ?,"
-                          " start_time_us = ?,"
+                          " result_bytes = ?, start_time_us = ?,"
                           " end_time_us = ?, error = ?, error_crc = ? WHERE number = ?"));
   const JobRecord& record = job.record;
   const RowCounts& counts = record.counts;
@@ -552,7 +554,10 @@ absl::Status SqliteWriter::Save(const JobRow& job) {
   statement.Bind(record.checked_prompts).Bind(record.checked_prompt_tokens);
   statement.Bind(record.longest_prompt_tokens);
   statement.Bind(record.prompt_tokens).Bind(record.output_tokens).Bind(record.cached_tokens);
-  statement.Bind(record.last_seq).Bind(record.start_time_us).Bind(record.end_time_us);
+  statement.Bind(record.last_seq)
+      .Bind(record.result_bytes)
+      .Bind(record.start_time_us)
+      .Bind(record.end_time_us);
   return statement.BindBlob(record.error).Bind(BodyCrc(record.error)).Bind(job.number).Run();
 }
 

@@ -57,7 +57,7 @@ class SqliteWriter {
   absl::Status Hide(const JobRow& job);
   // Pending rows that are claimed.
   absl::Status MarkRunning(JobRow& job, std::vector<ClaimedRow>& rows);
-  absl::Status InsertResult(const JobRow& job, int64_t index, const std::string& body);
+  absl::Status InsertResult(JobRow& job, int64_t index, const std::string& body);
   absl::StatusOr<bool> PublishRow(JobRow& job, const FinishedRow& row);
   absl::Status SaveProgressOf(int64_t job_number, const RowProgress& row);
   // kRunning and no other state; false also for rows that do not exist.

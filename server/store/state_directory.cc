@@ -193,6 +193,10 @@ std::string StateDirectory::jobs_path() const {
   return absl::StrCat(path_, "/", kJobsFolder);
 }
 
+std::string StateDirectory::tls_path() const {
+  return path_ + "/tls";
+}
+
 std::string StateDirectory::uploads_path() const {
   return absl::StrCat(path_, "/", kUploadsFolder);
 }

@@ -5,6 +5,7 @@
 //   ballast      room that is given up when the disk is full
 //   jobs/        one immutable input file a job
 //   prompts/     token ids of prompts that were checked; may be lost
+//   tls/         the certificate that is served; made anew at each start
 //   uploads/     inputs that are being received; those of interrupted uploads for a day
 #pragma once
 
@@ -46,6 +47,8 @@ class StateDirectory {
   std::string ballast_path() const;
   std::string jobs_path() const;
   std::string uploads_path() const;
+  // Where the daemon lays the certificate that it serves with; made by whoever does.
+  std::string tls_path() const;
 
   // Removes uploads that nobody can finish and inputs of no job: what a crash between a file's and
   // its record's change leaves. `keep`: JobStore::InputFiles, relative to path(). For the start,

@@ -46,7 +46,7 @@ ONCE = {"chunk_synced", "model_loaded", "delete_committed", "file_removal", "dra
 # kSyncBytes of server/rpc/submit_stream_call.cc: an upload of more is synced on its way.
 UPLOAD_BYTES = 33 << 20
 # kVersions of server/store/sqlite_schema.cc.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 MANY_DAYS = 30000  # the jobs of old databases ended in 1970
 MANY_COPIES = 40
 MOST_AT_A_TIME = 3  # clients of a kind; after a kill some take a second to connect again

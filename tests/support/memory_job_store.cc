@@ -75,6 +75,7 @@ void Settle(MemoryJob& job, int64_t now_us) {
 void AddResult(MemoryJob& job, MemoryRow& row, const std::string& body) {
   row.seq = static_cast<int64_t>(job.results.size()) + 1;
   job.results.push_back({.seq = row.seq, .index = row.input.index, .body = body});
+  job.record.result_bytes += static_cast<int64_t>(body.size());
 }
 
 JobState WaitingState(const JobRecord& job) {
@@ -261,6 +262,7 @@ absl::Status MemoryJobStore::InsertJob(const JobRecord& job) {
   record.create_time_us = job.create_time_us;
   record.expire_time_us = job.expire_time_us;
   record.retry_of = job.retry_of;
+  record.input_bytes = job.input_bytes;
   return absl::OkStatus();
 }
 
@@ -599,6 +601,24 @@ absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ListJobs(const JobFilter&
   });
   jobs.resize(std::min(jobs.size(), static_cast<size_t>(limit)));
   return jobs;
+}
+
+absl::StatusOr<TenantUsage> MemoryJobStore::ReadUsage(const std::string& tenant) {
+  const Access access(*this);
+  TenantUsage usage;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    const JobRecord& record = job.record;
+    if (record.tenant != tenant) {
+      continue;
+    }
+    if (!IsTerminal(record.state)) {
+      ++usage.active_jobs;
+      const RowCounts counts = Count(job.rows);
+      usage.queued_requests += counts.pending + counts.running;
+    }
+    usage.stored_bytes += record.purged ? 0 : record.input_bytes + record.result_bytes;
+  }
+  return usage;
 }
 
 absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ActiveJobs() {

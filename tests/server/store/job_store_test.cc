@@ -172,6 +172,48 @@ class JobStoreTest : public ::testing::TestWithParam<PlaceKind> {
   std::unique_ptr<JobStore> store_;
 };
 
+TEST_P(JobStoreTest, TellsWhatATenantHas) {
+  const auto usage = [this](const std::string& tenant) { return *store_->ReadUsage(tenant); };
+  JobRecord other = MakeJob("other");
+  other.tenant = "elsewhere";
+  other.input_bytes = 1000;
+  AddJob("a", 2);
+  ASSERT_OK(Apply([&](JobStore& store) { return store.InsertJob(other); }));
+  EXPECT_EQ(usage("tenant").active_jobs, 1);
+  EXPECT_EQ(usage("tenant").queued_requests, 2);
+  EXPECT_EQ(usage("tenant").stored_bytes, 0);
+  EXPECT_EQ(usage("elsewhere").active_jobs, 1) << "one that is being received counts";
+  EXPECT_EQ(usage("elsewhere").stored_bytes, 1000);
+  EXPECT_EQ(usage("nobody").active_jobs, 0);
+  ASSERT_OK(Apply([](JobStore& store) { return store.Claim("a", 2, {}, 1); }));
+  ASSERT_OK(Apply([](JobStore& store) {
+    return store.Publish({Finished("a", 0), Finished("a", 1)}, 2);
+  }));
+  EXPECT_EQ(usage("tenant").active_jobs, 0);
+  EXPECT_EQ(usage("tenant").queued_requests, 0);
+  EXPECT_EQ(usage("tenant").stored_bytes, 16) << "two bodies of \"result N\"";
+  EXPECT_EQ(store_->GetJob("a")->result_bytes, 16);
+  ASSERT_OK(Apply([](JobStore& store) { return store.PurgeResults("a"); }));
+  EXPECT_EQ(usage("tenant").stored_bytes, 0);
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("other"); }));
+  EXPECT_EQ(usage("elsewhere").active_jobs, 0);
+  EXPECT_EQ(usage("elsewhere").stored_bytes, 0);
+}
+
+TEST_P(JobStoreTest, ListsATenantsJobs) {
+  JobRecord other = MakeJob("other");
+  other.tenant = "elsewhere";
+  AddJob("a", 1);
+  ASSERT_OK(Apply([&](JobStore& store) { return store.InsertJob(other); }));
+  ASSERT_OK(Apply([](JobStore& store) { return store.FinishReceiving("other", 1); }));
+  JobFilter filter;
+  EXPECT_EQ(store_->ListJobs(filter, 10)->size(), 2U);
+  filter.tenant = "elsewhere";
+  ASSERT_OK_AND_ASSIGN(const std::vector<JobRecord> jobs, store_->ListJobs(filter, 10));
+  ASSERT_EQ(jobs.size(), 1U);
+  EXPECT_EQ(jobs[0].id, "other");
+}
+
 TEST_P(JobStoreTest, KeepsAJobAsItWasSubmitted) {
   AddJob("a", 3);
   Restart();

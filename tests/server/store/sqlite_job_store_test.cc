@@ -158,6 +158,11 @@ TEST_F(SqliteJobStoreTest, OpensDatabasesOfEveryEarlierVersion) {
     EXPECT_EQ(prefix.size(), 1U);
     EXPECT_EQ(done.checked, 3) << "what has ended needs no check";
     EXPECT_EQ(done.after_uid, "");
+    EXPECT_EQ(done.input_bytes, 29);
+    EXPECT_EQ(done.result_bytes, 45);
+    ASSERT_OK_AND_ASSIGN(const TenantUsage usage, store->ReadUsage("default"));
+    EXPECT_EQ(usage.active_jobs, version >= 3 ? 4 : 3);
+    EXPECT_EQ(usage.queued_requests, version >= 3 ? 5 : 3);
     if (version >= 3) {
       ASSERT_OK_AND_ASSIGN(const JobRecord queued, store->GetJob("queued"));
       EXPECT_EQ(queued.state, JobState::kValidating);
