@@ -1,22 +1,25 @@
 #include "client/channel.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/client_interceptor.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 #include "client/rpc_error.h"
-
-#include "nightshift/v1/server.grpc.pb.h"
+#include "kernels/base/file_descriptor.h"
 
 namespace nightshift {
 namespace {
@@ -76,15 +79,46 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(const Credentials
                                .pem_cert_chain = credentials.client_certificate});
 }
 
-// gRPC tells why it could not connect with a call only.
-std::string WhyNotConnected(grpc::Channel& channel) {
-  constexpr absl::Duration kPatience = absl::Seconds(2);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
-  v1::ServerInfo info;
-  const auto stub = v1::ServerService::NewStub(
-      std::shared_ptr<grpc::Channel>(std::shared_ptr<grpc::Channel>(), &channel));
-  return stub->GetServerInfo(&context, {}, &info).error_message();
+// Whether HOST:PORT takes connections, whatever is spoken there: gRPC does not tell a refused
+// connection from a refused handshake.
+bool TakesConnections(const std::string& address) {
+  constexpr int kPatienceMs = 2000;
+  std::string host = address.substr(0, address.rfind(':'));
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), address.substr(address.rfind(':') + 1).c_str(), &hints, &found) !=
+      0) {
+    return false;
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> places(found, &freeaddrinfo);
+  for (const addrinfo* place = found; place != nullptr; place = place->ai_next) {
+    const FileDescriptor probe(
+        socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    pollfd waited = {.fd = probe.get(), .events = POLLOUT, .revents = 0};
+    if (connect(probe.get(), place->ai_addr, place->ai_addrlen) == 0 ||
+        (errno == EINPROGRESS && poll(&waited, 1, kPatienceMs) == 1 &&
+         (waited.revents & (POLLERR | POLLHUP)) == 0)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::Status NotConnected(const std::string& address, bool uses_tls) {
+  if (uses_tls && TakesConnections(address)) {
+    return MakeClientError(
+        absl::StatusCode::kUnauthenticated, "TLS_REFUSED",
+        absl::StrCat(
+            "connect to ", address,
+            ": somebody listens, but the TLS handshake fails: --ca does not vouch for its "
+            "certificate under this name, or it wants a certificate of ours (--client-cert)"));
+  }
+  return MakeClientError(absl::StatusCode::kUnavailable, "NOT_LISTENING",
+                         absl::StrCat("connect: no daemon is listening at ", address));
 }
 
 }  // namespace
@@ -116,7 +150,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
       address, ChannelCredentialsOf(credentials), arguments, std::move(interceptors));
 }
 
-absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& address,
+absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& address, bool uses_tls,
                                 absl::Duration timeout, const std::function<bool()>& keep_waiting) {
   const absl::Time deadline = absl::Now() + timeout;
   while (true) {
@@ -127,19 +161,7 @@ absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& addre
     const absl::Time now = absl::Now();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN ||
         now >= deadline) {
-      // Words of gRPC's and OpenSSL's, in every version of TLS.
-      const std::string why = WhyNotConnected(channel);
-      if (absl::StrContains(why, "handshake failed") || absl::StrContains(why, "certificate")) {
-        return MakeClientError(
-            absl::StatusCode::kUnauthenticated, "TLS_REFUSED",
-            absl::StrCat("connect to ", address,
-                         ": the daemon's certificate is not one that --ca "
-                         "vouches for under this name, or it wants another one of ours "
-                         "(--client-cert): ",
-                         why));
-      }
-      return MakeClientError(absl::StatusCode::kUnavailable, "NOT_LISTENING",
-                             absl::StrCat("connect: no daemon is listening at ", address));
+      return NotConnected(address, uses_tls);
     }
     if (!keep_waiting()) {
       return absl::CancelledError(absl::StrCat("connect to ", address, ": interrupted"));

@@ -21,7 +21,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 // OK once connected. At the first refused connection or after `timeout` UNAVAILABLE (reason
 // NOT_LISTENING), or UNAUTHENTICATED (reason TLS_REFUSED) when somebody listens and one side did
 // not accept the other's certificate; CANCELLED when keep_waiting says no.
-absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& address,
+absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& address, bool uses_tls,
                                 absl::Duration timeout, const std::function<bool()>& keep_waiting);
 
 }  // namespace nightshift

@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(ClientOptions options) {
   ASSIGN_OR_RETURN(const Credentials credentials,
                    LoadCredentials(options.credentials, options.address));
   std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address, credentials);
-  RETURN_IF_ERROR(
-      WaitUntilConnected(*channel, options.address, options.connect_timeout, options.keep_waiting));
+  RETURN_IF_ERROR(WaitUntilConnected(*channel, options.address, credentials.uses_tls,
+                                     options.connect_timeout, options.keep_waiting));
   return std::unique_ptr<Client>(new Client(std::move(options), std::move(channel)));
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "client/command_line.h"
-#include "client/complete_command.h"
 #include "client/console.h"
 #include "client/daemon_binary.h"
 #include "client/evaluate_command.h"
@@ -85,8 +84,6 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return ServerDrainCommand(line, console);
     case Command::kServerBackup:
       return ServerBackupCommand(line, console);
-    case Command::kComplete:
-      return CompleteCommand(line, console);
     case Command::kDaemonTool:
       return ExecuteTool(line, console);
   }
@@ -110,5 +107,6 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace nightshift
 
 int main(int argc, char** argv) {
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);  // errors come as statuses, said once
   return nightshift::Main(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -172,7 +172,9 @@ absl::Status PrivateDaemon::WaitUntilListening(const std::function<bool()>& keep
     RETURN_IF_ERROR(CheckAlive());
     if (access(socket.c_str(), F_OK) == 0) {
       auto channel = MakeChannel(address_);
-      if (WaitUntilConnected(*channel, address_, absl::Seconds(10), keep_waiting).ok()) {
+      if (WaitUntilConnected(*channel, address_, /*uses_tls=*/false, absl::Seconds(10),
+                             keep_waiting)
+              .ok()) {
         return absl::OkStatus();
       }
     }

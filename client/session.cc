@@ -46,6 +46,9 @@ std::string StepOfExhausted(const std::string& reason) {
   if (reason == "BACKLOG_FULL") {
     return "run the same command again later";
   }
+  if (reason == "QUOTA_EXCEEDED") {
+    return "";  // the message says what
+  }
   return "free disk space, then run the same command again";
 }
 
