@@ -1,8 +1,10 @@
 #include "server/daemon.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -10,6 +12,8 @@
 #include <utility>
 
 #include <malloc.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -111,9 +115,30 @@ void DrainWithin(Server& server, int64_t timeout_s) {
   drain.join();
 }
 
+// Prompts belong into no core file (the limit alone does not hold for one that is piped), and not
+// into gRPC's trace of all that goes over the wire.
+void KeepSecrets() {
+  const rlimit no_core = {.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_DUMPABLE, 0);
+  ::unsetenv("GRPC_TRACE");
+}
+
+// The usual soft limit of 1024 is fewer connections than we allow.
+void RaiseDescriptorLimit() {
+  constexpr rlim_t kEnough = 65'536;
+  rlimit files = {};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < kEnough) {
+    files.rlim_cur = std::min(files.rlim_max, kEnough);
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
 }  // namespace
 
 void PrepareProcess() {
+  KeepSecrets();
+  RaiseDescriptorLimit();
   // Arenas for a few threads, large blocks mapped by themselves: what is freed goes back to the
   // system, so that the process stays near its budget.
   constexpr int kMaxArenas = 4;

@@ -16,11 +16,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
-#include "kernels/base/command_help.h"
 #include "kernels/base/exit_code.h"
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
-#include "server/manual.h"
 #include "server/memory_limit.h"
 #include "server/plan_flags.h"
 #include "server/security/listen_address.h"
@@ -49,6 +47,9 @@ struct Written {
   std::string compute_type = "bf16";
   std::string kv_type = "none";
   std::string allow_lossy = "no";
+  std::string allow_token_only = "no";
+  std::string max_metadata;
+  std::string rpc_memory;
   std::string weights;
   std::string embeddings;
   std::string head;
@@ -72,7 +73,7 @@ class Declaration {
  public:
   Declaration(CommandLine& line, Written& written)
       : app_("Runs batch jobs of language models that do not fit in memory.", "nightshiftd") {
-    app_.footer(ExitCodesText());
+    app_.footer(kExitCodesText);
     DeclareServing(line.options, written);
     DeclareImport(line, written);
     DeclareModelTools(line);
@@ -80,7 +81,6 @@ class Declaration {
     DeclareCalibrate(line, written);
     DeclarePlan(line.plan, written.plan);
     DeclareMakeToken(line.make_token);
-    man_ = app_.add_subcommand("man", "Prints the manual page: nightshiftd man | man -l -");
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
     }
@@ -128,7 +128,6 @@ class Declaration {
   bool makes_token() const { return make_token_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
-  bool prints_manual() const { return man_->parsed(); }
 
  private:
   // A key of flags, environment and file. `value` tells it as it is in effect.
@@ -155,7 +154,8 @@ class Declaration {
     AddText("models", options.models_directory, "folder whose packs are served");
     AddText("state-dir", options.state_directory, "folder of jobs and results");
     Add("listen", options.listen,
-        "unix:PATH or 127.0.0.1:PORT; may be repeated (default: unix:STATE_DIR/nightshift.sock)",
+        "unix:PATH or HOST:PORT, of another host than this one with TLS; may be repeated (default: "
+        "unix:STATE_DIR/nightshift.sock)",
         [&options, join] { return join(options.listen); });
     Add("memory-budget", written.memory_budget,
         "memory of the engine, as 4GiB (default: half of what is available)",
@@ -197,7 +197,7 @@ class Declaration {
     Add("max-line-bytes", written.max_line, "size of one row (default: 16MiB)",
         [&options] { return SizeText(options.max_line_bytes); });
     AddNumber("max-choices", options.max_choices, "completions of one row, its n");
-    AddNumber("max-uploads", options.max_uploads, "inputs received at one time");
+    AddNumber("max-uploads", options.max_uploads, "inputs of a tenant received at one time");
     Add("disk-reserve", written.disk_reserve,
         "free disk below which no job is accepted (default: the larger of 5 % and 2GiB)",
         [&options] {
@@ -219,6 +219,25 @@ class Declaration {
               "days for which input and results of a job that has ended are kept");
     AddNumber("keep-records", options.keep_records_days,
               "days for which the record of a job that has ended is kept");
+    AddNumber("max-connections", options.max_connections, "connections at one time");
+    AddNumber("max-streams", options.max_streams_per_connection,
+              "calls of a connection at one time");
+    Add("max-metadata-bytes", written.max_metadata, "headers of one call (default: 8KiB)",
+        [&options] { return absl::StrCat(options.max_metadata_bytes); });
+    AddNumber("idle-connection", options.idle_connection_s,
+              "seconds after which a connection without a call ends");
+    Add("rpc-memory", written.rpc_memory,
+        "memory of connections and calls, beyond which calls fail (default: 1GiB)",
+        [&options] { return SizeText(options.rpc_memory_bytes); });
+    AddText(
+        "tls-cert", options.tls.certificate,
+        "PEM file: the daemon's certificate, then what signed it; HOST:PORT is served over TLS. A "
+        "changed file is taken over within a minute, or on SIGHUP");
+    AddText("tls-key", options.tls.key, "PEM file: its private key");
+    AddText("tls-client-ca", options.tls.client_ca,
+            "PEM file: who signs certificates of clients, which then must show one");
+    AddText("allow-token-only", written.allow_token_only,
+            "yes: clients of HOST:PORT need no certificate, their token is enough");
     AddText(
         "access-file", options.access_file,
         "tokens, their tenants and roles, one a line (nightshift make-token); without, everybody "
@@ -466,7 +485,6 @@ class Declaration {
   CLI::App* make_token_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
-  CLI::App* man_ = nullptr;
   std::vector<std::pair<std::string, std::function<std::string()>>> values_;
   std::vector<std::string> flags_;  // as the caller wrote them
   std::vector<std::string> from_environment_;
@@ -492,6 +510,13 @@ absl::StatusOr<v1::CompressionChoice> ReadKvType(const std::string& text, bool m
                                                  may_be_auto ? ", int4 or auto" : " or int4"));
 }
 
+absl::StatusOr<bool> ReadYesOrNo(const char* key, const std::string& text) {
+  if (text != "yes" && text != "no") {
+    return absl::InvalidArgumentError(absl::StrCat("--", key, " is ", text, ", must be yes or no"));
+  }
+  return text == "yes";
+}
+
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(
@@ -505,11 +530,12 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   ASSIGN_OR_RETURN(options.kv_type, ReadKvType(written.kv_type, /*may_be_auto=*/true));
-  if (written.allow_lossy != "yes" && written.allow_lossy != "no") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--allow-lossy is ", written.allow_lossy, ", must be yes or no"));
-  }
-  options.allow_lossy = written.allow_lossy == "yes";
+  RETURN_IF_ERROR(
+      ReadSizeFlag("max-metadata-bytes", written.max_metadata, options.max_metadata_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("rpc-memory", written.rpc_memory, options.rpc_memory_bytes));
+  ASSIGN_OR_RETURN(options.allow_lossy, ReadYesOrNo("allow-lossy", written.allow_lossy));
+  ASSIGN_OR_RETURN(options.allow_token_only,
+                   ReadYesOrNo("allow-token-only", written.allow_token_only));
   TierFlags tiers = written.tiers;
   if (tiers.spill_folder.empty()) {
     tiers.spill_folder = options.state_directory;
@@ -613,7 +639,7 @@ Command ChooseCommand(const Declaration& declaration, const Written& written) {
   if (declaration.verifies()) {
     return Command::kModelVerify;
   }
-  if (written.version || declaration.prints_manual()) {
+  if (written.version) {
     return Command::kPrintText;
   }
   if (written.check_config) {
@@ -651,8 +677,23 @@ absl::Status Options::Validate() const {
   if (state_directory.empty()) {
     return absl::InvalidArgumentError("--state-dir is empty");
   }
+  RETURN_IF_ERROR(check("max-connections", max_connections, 1, kMany));
+  RETURN_IF_ERROR(check("max-streams", max_streams_per_connection, 1, kMany));
+  RETURN_IF_ERROR(check("max-metadata-bytes", max_metadata_bytes, 1024, 1 << 20));
+  RETURN_IF_ERROR(check("idle-connection", idle_connection_s, 1, 24 * 3600));
+  RETURN_IF_ERROR(check("rpc-memory", rpc_memory_bytes, 16 << 20, int64_t{1} << 40));
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError("--tls-cert and --tls-key go together; one is missing");
+  }
+  if (tls.certificate.empty() && !tls.client_ca.empty()) {
+    return absl::InvalidArgumentError("--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  const ListenProtection protection = {.tls = !tls.certificate.empty(),
+                                       .client_ca = !tls.client_ca.empty(),
+                                       .access_file = !access_file.empty(),
+                                       .allow_token_only = allow_token_only};
   for (const std::string& address : listen) {
-    RETURN_IF_ERROR(CheckAddress(address));
+    RETURN_IF_ERROR(CheckAddress(address, protection));
   }
   return absl::OkStatus();
 }
@@ -677,8 +718,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
     return absl::InvalidArgumentError(error.what());
   }
   line.command = ChooseCommand(declaration, written);
-  line.text =
-      declaration.prints_manual() ? DaemonManualPage(HelpOf(declaration.app())) : kVersionText;
+  line.text = kVersionText;
   const bool serves = line.command == Command::kServe || line.command == Command::kCheckConfig ||
                       line.command == Command::kPrintConfig;
   if (serves) {

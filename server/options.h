@@ -14,6 +14,7 @@
 #include "engine/tier_options.h"
 #include "kernels/dtype.h"
 #include "server/compression.h"
+#include "server/security/tls_pair.h"
 #include "server/tools/bench.h"
 #include "server/tools/calibrate.h"
 #include "server/tools/make_token.h"
@@ -52,7 +53,7 @@ struct Options {
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_line_bytes = 16 << 20;
   int64_t max_choices = 16;  // n of one row; at most 1024
-  int64_t max_uploads = 16;  // at one time
+  int64_t max_uploads = 16;  // of a tenant at one time
   // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
   int64_t disk_reserve_bytes = -1;
   // Disk for token ids of prompts that were checked and wait; what does not fit is tokenized again.
@@ -64,6 +65,14 @@ struct Options {
   int64_t disk_ballast_bytes = 64 << 20;
   int64_t keep_results_days = 30;   // input and results of a job that has ended
   int64_t keep_records_days = 365;  // its record, after that
+  TlsFiles tls;                     // certificate empty: no TLS
+  bool allow_token_only = false;    // other machines' clients need no certificate
+  // Of gRPC.
+  int64_t max_connections = 10'000;
+  int64_t max_streams_per_connection = 128;
+  int64_t max_metadata_bytes = 8 << 10;         // of one call
+  int64_t idle_connection_s = 900;              // a connection without a call ends after that
+  int64_t rpc_memory_bytes = int64_t{1} << 30;  // of all connections and calls; a last fuse
   std::string access_file;          // who may call (server/security/README.md); empty: everybody
   std::string ready_file;           // gets the addresses, one a line, when they accept calls
 

@@ -185,6 +185,10 @@ absl::Status Server::Check(const Options& options) {
   RunnerOptions runner;
   RETURN_IF_ERROR(FindHardware(options, runner));
   RETURN_IF_ERROR(OfOption("--access-file", AccessControl::Create(options.access_file).status()));
+  if (!options.tls.certificate.empty()) {
+    RETURN_IF_ERROR(
+        OfOption("--tls-cert", ReadTlsPair(options.tls, RealClock().WallMicros()).status()));
+  }
   RETURN_IF_ERROR(OfOption("--state-dir", StateDirectory::Check(options.state_directory)));
   const std::string& spill = options.tiers.spill_folder;
   std::error_code error;
@@ -206,6 +210,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   RunnerOptions runner =
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
   RETURN_IF_ERROR(FindHardware(options, runner));
+  server->tenants_ = std::make_unique<TenantLimits>(*server->access_, server->clock_,
+                                                    options.max_uploads);
+  runner.tenant_weight = [tenants = server->tenants_.get()](const std::string& tenant) {
+    return tenants->QuotaOf(tenant).weight;
+  };
   runner.disk_is_full = [disk = server->disk_.get()] { return disk->full(); };
   server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
                                              std::move(parts.engine_factory), server->clock_);
@@ -219,6 +228,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
 
 absl::Status Server::OpenStore(const Options& options, const ServerParts& parts) {
   ASSIGN_OR_RETURN(state_, StateDirectory::Open(options.state_directory));
+  if (!options.tls.certificate.empty()) {
+    ASSIGN_OR_RETURN(tls_, TlsRotation::Create(options.tls, state_->tls_path(), clock_));
+  }
   disk_ = std::make_unique<DiskGuard>(DiskGuardOptions{
       .path = state_->ballast_path(), .ballast_bytes = options.disk_ballast_bytes});
   ASSIGN_OR_RETURN(std::unique_ptr<SqliteJobStore> store,
@@ -237,7 +249,12 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
   janitor.state_directory = state_->path();
   janitor.keep_results_us = options.keep_results_days * kMicrosPerDay;
   janitor.keep_records_us = options.keep_records_days * kMicrosPerDay;
-  janitor.on_round = [this] { uploads_->RemoveExpired(); };
+  janitor.on_round = [this] {
+    uploads_->RemoveExpired();
+    if (tls_ != nullptr) {
+      tls_->Reload();
+    }
+  };
   janitor_ = std::make_unique<Janitor>(std::move(janitor), *store_, clock_);
   return absl::OkStatus();
 }
@@ -247,6 +264,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   scans_ = std::make_unique<TaskPool>(kScanThreads, kMaxQueuedScans);
   context_ = std::unique_ptr<RpcContext>(new RpcContext{
       .access = *access_,
+      .tenants = *tenants_,
       .store = *store_,
       .catalog = *catalog_,
       .clock = clock_,
@@ -282,6 +300,15 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       MakeInfo(options, context_->limits, store_->store().description(), clock_.WallMicros()));
   ListenerOptions listener;
   listener.addresses = options.listen;
+  if (tls_ != nullptr) {
+    listener.tls = tls_->served();
+    listener.needs_client_certificate = !options.allow_token_only;
+  }
+  listener.max_connections = options.max_connections;
+  listener.max_streams_per_connection = options.max_streams_per_connection;
+  listener.max_metadata_bytes = options.max_metadata_bytes;
+  listener.idle_connection_us = options.idle_connection_s * kMicrosPerSecond;
+  listener.memory_quota_bytes = options.rpc_memory_bytes;
   listener.reflection = options.access_file.empty();
   listener.max_message_bytes = context_->limits.max_message_bytes;
   ASSIGN_OR_RETURN(listener_, Listener::Start(listener, {jobs_.get(), info_.get()}));
@@ -289,6 +316,9 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
 }
 
 void Server::Reload() {
+  if (tls_ != nullptr) {
+    tls_->Reload();
+  }
   if (const absl::Status status = access_->Reload(); !status.ok()) {
     LOG(ERROR) << "access_file_refused error=\"" << status.message()
                << "\" action=\"what was read before stays in force\"";

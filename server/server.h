@@ -23,9 +23,11 @@
 #include "server/rpc/rpc_context.h"
 #include "server/rpc/server_service.h"
 #include "server/rpc/task_pool.h"
+#include "server/rpc/tenant_limits.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
 #include "server/security/access_control.h"
+#include "server/security/tls_rotation.h"
 #include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/sqlite_job_store.h"
@@ -67,8 +69,8 @@ class Server {
   // A second wish to end: calls that are open are cancelled instead of waited for.
   void Hurry() { patience_us_.store(0); }
 
-  // Takes over what has changed in the access file; what is wrong there changes nothing and is
-  // logged. Any thread.
+  // Takes over what has changed in the access file and in the files of TLS; what is wrong there
+  // changes nothing and is logged. Any thread.
   void Reload();
 
   const std::vector<std::string>& addresses() const { return listener_->addresses(); }
@@ -87,6 +89,8 @@ class Server {
   bool calls_ended_ = false;
   RealClock clock_;
   std::unique_ptr<AccessControl> access_;
+  std::unique_ptr<TlsRotation> tls_;  // null: no TLS
+  std::unique_ptr<TenantLimits> tenants_;
   std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<DiskGuard> disk_;
   SqliteJobStore* database_ = nullptr;  // store_'s

@@ -134,6 +134,17 @@ bool HasRetryDelay(const absl::Status& status) {
   return Find<google::rpc::RetryInfo>(status).has_value();
 }
 
+absl::Status WithQuotaFailure(absl::Status status, absl::string_view subject,
+                              absl::string_view description) {
+  constexpr int64_t kMaxDescriptionBytes = 512;
+  google::rpc::QuotaFailure failure;
+  auto* violation = failure.add_violations();
+  violation->set_subject(std::string(subject));
+  violation->set_description(CleanText(description, kMaxDescriptionBytes));
+  Attach(status, failure);
+  return status;
+}
+
 absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name) {
   google::rpc::ResourceInfo resource;
   resource.set_resource_type(std::string(type));

@@ -1,5 +1,5 @@
 // Errors as callers see them: an absl::Status whose payloads are the details of a google.rpc.Status
-// (ErrorInfo always; BadRequest and RetryInfo where they apply).
+// (ErrorInfo always; BadRequest, QuotaFailure and RetryInfo where they apply).
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,7 @@ inline constexpr char kModelNotFound[] = "MODEL_NOT_FOUND";
 inline constexpr char kModelUnavailable[] = "MODEL_UNAVAILABLE";
 inline constexpr char kJobNotFound[] = "JOB_NOT_FOUND";
 inline constexpr char kBacklogFull[] = "BACKLOG_FULL";
+inline constexpr char kQuotaExceeded[] = "QUOTA_EXCEEDED";
 inline constexpr char kDiskFull[] = "DISK_FULL";
 inline constexpr char kDiskReserve[] = "DISK_RESERVE";
 inline constexpr char kStateConflict[] = "STATE_CONFLICT";
@@ -86,6 +87,10 @@ absl::Status MakeFieldError(absl::string_view reason,
 // The same error with a RetryInfo: how long a caller should wait before it tries again.
 absl::Status WithRetryDelay(absl::Status status, int64_t delay_ms);
 bool HasRetryDelay(const absl::Status& status);
+
+// Adds whose quota it is ("tenant:acme") and how it is exceeded (QuotaFailure).
+absl::Status WithQuotaFailure(absl::Status status, absl::string_view subject,
+                              absl::string_view description);
 
 // Adds the resource that the error is about (ResourceInfo): "job", "jobs/nightly".
 absl::Status WithResource(absl::Status status, absl::string_view type, absl::string_view name);

@@ -135,7 +135,17 @@ absl::Status Acceptance::Check(const Submission& submission) const {
     return MakeFieldError(reason::kFieldInvalid, {{"request_id", "must be a UUID"}});
   }
   RETURN_IF_ERROR(CheckSpec(submission.spec, context_.limits.parse, context_.clock.WallMicros()));
+  RETURN_IF_ERROR(context_.tenants.CheckPriority(submission.tenant, submission.spec.priority()));
   return CheckDiskReserve(context_, 0);
+}
+
+absl::Status Acceptance::Begin(const Submission& submission) const {
+  RETURN_IF_ERROR(context_.tenants.CountSubmit(submission.tenant));
+  RETURN_IF_ERROR(Check(submission));
+  if (submission.validate_only) {
+    return absl::OkStatus();
+  }
+  return context_.tenants.CheckStored(context_.store.store(), submission.tenant, 1, 0);
 }
 
 absl::Status Acceptance::CheckModel(const std::string& name) const {
@@ -159,11 +169,12 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   ASSIGN_OR_RETURN(const std::string after_uid, FindPredecessor(submission));
   ASSIGN_OR_RETURN(v1::Compression compression,
                    ResolveCompression(submission.spec, model, context_));
-  const v1::JobSpec spec =
-      ResolveSpec(submission.spec, {.model = model.name,
-                                    .compute_type = context_.default_compute_type,
-                                    .compression = std::move(compression),
-                                    .seed = DrawSeed()});
+  const v1::JobSpec spec = ResolveSpec(
+      submission.spec, {.model = model.name,
+                        .compute_type = context_.default_compute_type,
+                        .compression = std::move(compression),
+                        .seed = DrawSeed(),
+                        .most_priority = context_.tenants.QuotaOf(submission.tenant).priority});
   ASSIGN_OR_RETURN(const std::unique_ptr<InputScan> scan,
                    InputScan::Run({.fd = upload.fd(),
                                    .format = submission.format,
@@ -198,6 +209,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
   const std::string file =
       record.uid + (submission.format == v1::INPUT_FORMAT_JSONL ? ".jsonl" : ".requests");
   record.input_file = absl::StrCat(context_.jobs_prefix, "/", file);
+  record.input_bytes = upload.committed_bytes();
   RETURN_IF_ERROR(upload.Publish(context_.jobs_directory, file));
   if (const absl::Status inserted = Insert(record, *scan); !inserted.ok()) {
     // After an I/O error nobody knows whether the job is there: the next start does, and sweeps.
@@ -283,6 +295,8 @@ absl::Status Acceptance::InsertRows(const JobRecord& record, InputScan& scan) {
         const bool last = inserted + static_cast<int64_t>(rows.size()) == scan.num_rows();
         const auto insert = [&, opens = first](JobStore& store) -> absl::Status {
           if (opens) {
+            RETURN_IF_ERROR(context_.tenants.CheckStored(store, record.tenant, scan.num_rows(),
+                                                         record.input_bytes));
             RETURN_IF_ERROR(store.InsertJob(record));
           }
           RETURN_IF_ERROR(store.InsertRows(record.id, rows));

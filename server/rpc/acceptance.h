@@ -38,22 +38,25 @@ class Acceptance {
  public:
   explicit Acceptance(RpcContext& context) : context_(context) {}
 
-  // Errors: UNAVAILABLE (draining), INVALID_ARGUMENT, RESOURCE_EXHAUSTED (DISK_RESERVE).
-  absl::Status Check(const Submission& submission) const;
+  // A call begins that brings this submission: counts it, and refuses what Accept would, as far as
+  // that can be told without the input. Reads the store. Errors: UNAVAILABLE (draining),
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED (DISK_RESERVE, QUOTA_EXCEEDED).
+  absl::Status Begin(const Submission& submission) const;
 
   // NOT_FOUND (MODEL_NOT_FOUND) or FAILED_PRECONDITION (MODEL_UNAVAILABLE). May read the disk.
   absl::Status CheckModel(const std::string& name) const;
 
-  // Stores the job whose input is `upload` (finished), and moves its file. A submission with the request_id and body of
-  // a stored one gives that job. With validate_only nothing is stored: the answer has the resolved
-  // spec and the counts that the job would start with.
-  // Errors: ALREADY_EXISTS (JOB_EXISTS,
-  // REQUEST_ID_REUSED), ABORTED (REQUEST_IN_PROGRESS), NOT_FOUND or FAILED_PRECONDITION (model), NOT_FOUND (after_job),
-  // INVALID_ARGUMENT (input), RESOURCE_EXHAUSTED (disk), UNAVAILABLE (draining).
+  // Stores the job whose input is `upload` (finished), and moves its file. A submission with the
+  // request_id and body of a stored one gives that job. With validate_only nothing is stored: the
+  // answer has the resolved spec and the counts that the job would start with. Errors:
+  // ALREADY_EXISTS (JOB_EXISTS, REQUEST_ID_REUSED), ABORTED (REQUEST_IN_PROGRESS), NOT_FOUND or
+  // FAILED_PRECONDITION (model), NOT_FOUND (after_job), INVALID_ARGUMENT (input),
+  // RESOURCE_EXHAUSTED (disk, quota), UNAVAILABLE (draining).
   absl::StatusOr<v1::Job> Accept(const Submission& submission, Upload& upload);
 
  private:
   class InFlight;
+  absl::Status Check(const Submission& submission) const;
   // The job stored under the same request_id: empty for none.
   absl::StatusOr<std::optional<v1::Job>> FindEarlier(const Submission& submission,
                                                      const std::string& fingerprint);

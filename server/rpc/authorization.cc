@@ -129,6 +129,21 @@ absl::StatusOr<Caller> IdentifyCaller(const AccessControl& access,
                          "NIGHTSHIFT_TOKEN_FILE, or ask its administrator for one");
 }
 
+absl::Status CheckRole(const Caller& caller, absl::string_view method) {
+  const std::optional<Role> least = LeastRole(method);
+  if (!least.has_value() || caller.role < *least) {
+    const std::string wanted(least.has_value() ? RoleName(*least) : "none");
+    return MakeError(absl::StatusCode::kPermissionDenied, reason::kRoleTooLow,
+                     absl::StrCat(method, " is for role ", wanted, " and above, this is a ",
+                                  RoleName(caller.role), " of tenant ", caller.tenant,
+                                  "; ask the daemon's administrator for another token"),
+                     {{"method", std::string(method)},
+                      {"role", std::string(RoleName(caller.role))},
+                      {"least_role", wanted}});
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::optional<Role> LeastRole(absl::string_view method) {
@@ -140,17 +155,11 @@ std::optional<Role> LeastRole(absl::string_view method) {
 absl::StatusOr<Caller> Authorize(const AccessControl& access,
                                  const grpc::CallbackServerContext& context,
                                  absl::string_view method, int64_t now_us) {
-  ASSIGN_OR_RETURN(Caller caller, IdentifyCaller(access, context, now_us));
-  const std::optional<Role> least = LeastRole(method);
-  if (!least.has_value() || caller.role < *least) {
-    const std::string wanted(least.has_value() ? RoleName(*least) : "none");
-    return MakeError(absl::StatusCode::kPermissionDenied, reason::kRoleTooLow,
-                     absl::StrCat(method, " is for role ", wanted, " and above, this is a ",
-                                  RoleName(caller.role), " of tenant ", caller.tenant,
-                                  "; ask the daemon's administrator for another token"),
-                     {{"method", std::string(method)},
-                      {"role", std::string(RoleName(caller.role))},
-                      {"least_role", wanted}});
+  absl::StatusOr<Caller> caller = IdentifyCaller(access, context, now_us);
+  const absl::Status status = caller.ok() ? CheckRole(*caller, method) : caller.status();
+  if (!status.ok()) {
+    access.NoteRefusal(absl::StrCat(method, " ", ErrorReason(status), " ", context.peer()), now_us);
+    return status;
   }
   return caller;
 }

@@ -26,7 +26,7 @@ grpc::ServerUnaryReactor* JobServiceRpc::SubmitJob(grpc::CallbackServerContext* 
 grpc::ServerReadReactor<v1::SubmitJobStreamRequest>* JobServiceRpc::SubmitJobStream(
     grpc::CallbackServerContext* context, v1::Job* response) {
   return StartCall<SubmitStreamCall>(context_, "nightshift.v1.JobService/SubmitJobStream", context,
-                                     response, acceptance_, num_uploads_);
+                                     response, acceptance_);
 }
 
 grpc::ServerUnaryReactor* JobServiceRpc::GetJob(grpc::CallbackServerContext* context,

@@ -1,9 +1,6 @@
 // JobService: the methods of nightshift.v1.JobService, each a call object of its own.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-
 #include <grpcpp/grpcpp.h>
 
 #include "server/rpc/acceptance.h"
@@ -68,7 +65,6 @@ class JobServiceRpc
   RpcContext& context_;
   Acceptance acceptance_;
   LastModelText cut_text_;
-  std::atomic<int64_t> num_uploads_{0};
 };
 
 }  // namespace nightshift

@@ -1,5 +1,6 @@
 #include "server/rpc/job_spec.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,7 +127,8 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64
 v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
   spec.set_model(std::string(defaults.model));
   if (spec.priority() == v1::PRIORITY_UNSPECIFIED) {
-    spec.set_priority(v1::PRIORITY_NORMAL);
+    spec.set_priority(
+        static_cast<v1::Priority>(std::min<int32_t>(v1::PRIORITY_NORMAL, defaults.most_priority)));
   }
   if (spec.on_invalid_line() == v1::ON_INVALID_LINE_UNSPECIFIED) {
     spec.set_on_invalid_line(v1::ON_INVALID_LINE_RECORD_ERROR);

@@ -24,6 +24,7 @@ struct SpecDefaults {
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   v1::Compression compression = {};  // resolved (rpc/compression.h)
   uint64_t seed = 0;                 // drawn
+  int32_t most_priority = v1::PRIORITY_HIGH;  // of the tenant: of a job that does not say, too
 };
 v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults);
 

@@ -1,64 +1,22 @@
 #include "server/rpc/listener.h"
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <filesystem>
+#include <iterator>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include "kernels/base/status_macros.h"
-#include "server/security/listen_address.h"
+#include "server/rpc/listening_socket.h"
 
 namespace nightshift {
 namespace {
-
-// A socket path that somebody answers on is not ours to take; gRPC would unlink it.
-bool SomebodyListens(const std::string& path) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    return false;
-  }
-  const bool connected =
-      ::connect(fd, static_cast<const sockaddr*>(static_cast<const void*>(&address)),
-                sizeof(address)) == 0;
-  ::close(fd);
-  return connected;
-}
-
-absl::Status PrepareUnixPath(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty() && !std::filesystem::exists(folder, error)) {
-    std::filesystem::create_directories(folder, error);
-    std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  }
-  if (error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("make folder ", folder.string(), " for the socket: ", error.message()));
-  }
-  if (SomebodyListens(path)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("another process listens on ", path, "; stop it or choose another --listen"));
-  }
-  return absl::OkStatus();
-}
 
 void SetChannelArguments(const ListenerOptions& options, grpc::ServerBuilder& builder) {
   constexpr int kKeepaliveMs = 60'000;
@@ -74,6 +32,10 @@ void SetChannelArguments(const ListenerOptions& options, grpc::ServerBuilder& bu
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE,
+                             static_cast<int>(options.max_metadata_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(options.idle_connection_us / 1000));
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   // A gzip bomb passes the receive limit in this gRPC: nothing is decompressed.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
@@ -93,61 +55,76 @@ class NoReflection : public grpc::ServerBuilderOption {
   }
 };
 
-// The address with the port that was bound.
-std::string BoundAddress(const std::string& address, int port) {
-  if (absl::StartsWith(address, kUnixPrefix)) {
-    return address;
+// gRPC takes over what changes in the files within this time. Whoever puts files there has checked
+// them: a bad pair would be served too.
+constexpr unsigned int kTlsWatchS = 1;
+
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const TlsFiles& files,
+                                                        bool needs_client_certificate) {
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          files.key, files.certificate, files.client_ca, kTlsWatchS));
+  options.watch_identity_key_cert_pairs();
+  if (!files.client_ca.empty()) {
+    options.watch_root_certs();
+    options.set_cert_request_type(needs_client_certificate
+                                      ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                      : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
   }
-  return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(
     const ListenerOptions& options, const std::vector<grpc::Service*>& services) {
+  std::vector<ListeningSocket> sockets;
+  std::vector<std::string> addresses;
+  for (const std::string& address : options.addresses) {
+    ASSIGN_OR_RETURN(std::vector<ListeningSocket> bound, ListenOn(address));
+    addresses.push_back(bound.front().address);
+    std::move(bound.begin(), bound.end(), std::back_inserter(sockets));
+  }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   if (!options.reflection) {
     builder.SetOption(std::make_unique<NoReflection>());
   }
   SetChannelArguments(options, builder);
-  std::vector<int> ports(options.addresses.size(), 0);
-  for (size_t i = 0; i < options.addresses.size(); ++i) {
-    const std::string& address = options.addresses[i];
-    RETURN_IF_ERROR(CheckAddress(address));
-    absl::string_view path = address;
-    if (absl::ConsumePrefix(&path, kUnixPrefix)) {
-      RETURN_IF_ERROR(PrepareUnixPath(std::string(path)));
-    }
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
+  constexpr auto kFromDescriptor =
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
+  Door plain = builder.experimental().AddExternalConnectionAcceptor(
+      kFromDescriptor, grpc::InsecureServerCredentials());
+  Door tls;
+  if (options.tls.has_value()) {
+    tls = builder.experimental().AddExternalConnectionAcceptor(
+        kFromDescriptor, TlsCredentials(*options.tls, options.needs_client_certificate));
   }
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  std::vector<std::string> bound;
-  for (size_t i = 0; i < options.addresses.size(); ++i) {
-    const std::string& address = options.addresses[i];
-    if (server == nullptr || ports[i] == 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("listen on ", address,
-                       ": the address is in use or not permitted; choose another --listen"));
-    }
-    bound.push_back(BoundAddress(address, ports[i]));
-    absl::string_view path = address;
-    if (absl::ConsumePrefix(&path, kUnixPrefix)) {
-      // The folder may be open to others, the socket is not.
-      ::chmod(std::string(path).c_str(), S_IRUSR | S_IWUSR);
-    }
+  if (server == nullptr) {
+    return absl::FailedPreconditionError(
+        "start the gRPC server: its log, with GRPC_VERBOSITY=ERROR, says why");
   }
-  std::unique_ptr<Listener> listener(new Listener(std::move(server), std::move(bound)));
+  std::unique_ptr<Listener> listener(new Listener(std::move(server), std::move(addresses)));
+  listener->plain_ = std::move(plain);
+  listener->tls_ = std::move(tls);
   listener->SetServing(false);
   listener->SetEngineServing(false);
+  listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
+      std::move(sockets), options.max_connections,
+      [plain_door = listener->plain_.get(), tls_door = listener->tls_.get()](
+          const ListeningSocket& socket, int connection) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+        taken.listener_fd = socket.descriptor.get();
+        taken.fd = connection;
+        auto* door = socket.is_unix || tls_door == nullptr ? plain_door : tls_door;
+        door->HandleNewConnection(&taken);
+      });
   return listener;
 }
-
-Listener::Listener(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses)
-    : server_(std::move(server)), addresses_(std::move(addresses)) {}
 
 Listener::~Listener() {
   Stop(0);
@@ -165,6 +142,7 @@ void Listener::SetEngineServing(bool serving) {
 }
 
 bool Listener::Stop(int64_t patience_us) {
+  acceptor_->Stop();
   const auto deadline = std::chrono::system_clock::now() + std::chrono::microseconds(patience_us);
   server_->Shutdown(deadline);
   const bool patient = std::chrono::system_clock::now() < deadline;

@@ -3,23 +3,37 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_builder.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "server/rpc/connection_acceptor.h"
+#include "server/security/tls_pair.h"
+
 namespace nightshift {
 
 struct ListenerOptions {
-  // "unix:PATH" or a loopback HOST:PORT (port 0: any free one).
+  // "unix:PATH" or HOST:PORT (port 0: any free one).
   std::vector<std::string> addresses;
+  // What HOST:PORT is served with, watched for changes; nothing: in plain text. Unix sockets always
+  // are.
+  std::optional<TlsFiles> tls;
+  // With tls.client_ca: whether clients must show a certificate, or may.
+  bool needs_client_certificate = true;
   // Whether who reaches the daemon may ask which methods it has.
   bool reflection = true;
   int64_t max_message_bytes = 4 << 20;
+  int64_t max_metadata_bytes = 8 << 10;  // of one call
+  int64_t max_connections = 10'000;
   int64_t max_streams_per_connection = 128;
+  int64_t idle_connection_us = 900'000'000;  // a connection without a call ends after that
   // A last fuse against floods, far above need; gRPC answers RST_STREAM beyond it.
   int64_t memory_quota_bytes = int64_t{1} << 30;
 };
@@ -30,7 +44,7 @@ struct ListenerOptions {
 class Listener {
  public:
   // Starts to listen; `services` outlive the listener. Health says NOT_SERVING until SetServing.
-  // Errors: INVALID_ARGUMENT (address), FAILED_PRECONDITION (in use, path too long, no permission).
+  // Errors: FAILED_PRECONDITION (in use, no permission).
   static absl::StatusOr<std::unique_ptr<Listener>> Start(
       const ListenerOptions& options, const std::vector<grpc::Service*>& services);
   // As Stop with no patience.
@@ -49,10 +63,15 @@ class Listener {
   bool Stop(int64_t patience_us);
 
  private:
-  Listener(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses);
+  using Door = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+  Listener(std::unique_ptr<grpc::Server> server, std::vector<std::string> addresses)
+      : server_(std::move(server)), addresses_(std::move(addresses)) {}
 
   const std::unique_ptr<grpc::Server> server_;
   const std::vector<std::string> addresses_;
+  Door plain_;
+  Door tls_;                                      // null: none
+  std::unique_ptr<ConnectionAcceptor> acceptor_;  // goes first: it hands on to the others
 };
 
 }  // namespace nightshift

@@ -74,6 +74,11 @@ void ResultsCall::Start() {
   if (!id.ok()) {
     return FinishOnce(id.status());
   }
+  absl::StatusOr<TenantLimits::Place> place = rpc_.tenants.OpenStream(caller().tenant);
+  if (!place.ok()) {
+    return FinishOnce(place.status());
+  }
+  place_ = *std::move(place);
   job_id_ = *id;
   next_after_seq_ = request_.after_seq();
   max_batch_bytes_ = request_.max_batch_bytes() == 0

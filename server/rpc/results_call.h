@@ -76,6 +76,7 @@ class ResultsCall : public Call<grpc::ServerWriteReactor<grpc::ByteBuffer>>,
 
   const v1::StreamResultsRequest request_;
   RpcContext& rpc_;
+  TenantLimits::Place place_;
   std::string job_id_;
   int64_t max_batch_bytes_ = 0;
   int64_t subscription_ = 0;

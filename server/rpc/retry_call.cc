@@ -102,7 +102,7 @@ absl::StatusOr<v1::Job> RetryCall::Run() {
                      absl::StrCat("the spec of job ", JobName(id), " does not parse"),
                      {{"job", JobName(id)}});
   }
-  RETURN_IF_ERROR(acceptance_.Check(submission));
+  RETURN_IF_ERROR(acceptance_.Begin(submission));
   ASSIGN_OR_RETURN(const std::vector<bool> wanted, FindRows(*old));
   if (std::find(wanted.begin(), wanted.end(), true) == wanted.end()) {
     return Conflict(*old, WhyNothing(old->counts));

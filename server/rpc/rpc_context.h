@@ -15,6 +15,7 @@
 #include "server/rpc/open_calls.h"
 #include "server/rpc/page_token.h"
 #include "server/rpc/task_pool.h"
+#include "server/rpc/tenant_limits.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
 #include "server/security/access_control.h"
@@ -34,7 +35,7 @@ struct RpcLimits {
   int64_t max_chunk_bytes = 1 << 20;
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_rows = 10'000'000;
-  int64_t max_uploads = 16;  // at one time
+  int64_t max_uploads = 16;  // of a tenant at one time
   // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
   int64_t disk_reserve_bytes = -1;
   int64_t heartbeat_interval_us = 15'000'000;
@@ -43,6 +44,7 @@ struct RpcLimits {
 
 struct RpcContext {
   const AccessControl& access;
+  TenantLimits& tenants;
   StoreActor& store;
   ModelCatalog& catalog;
   const Clock& clock;

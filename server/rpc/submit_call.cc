@@ -47,7 +47,7 @@ absl::StatusOr<v1::Job> SubmitCall::Run() {
                                  .spec = request_.spec(),
                                  .format = v1::INPUT_FORMAT_PROTO,
                                  .validate_only = request_.validate_only()};
-  RETURN_IF_ERROR(acceptance_.Check(submission));
+  RETURN_IF_ERROR(acceptance_.Begin(submission));
   if (request_.requests().empty()) {
     return MakeFieldError(reason::kFieldInvalid, {{"requests", "is empty"}});
   }

@@ -34,30 +34,13 @@ bool IsPassing(const absl::Status& status) {
          absl::IsFailedPrecondition(status) || absl::IsInternal(status);
 }
 
-absl::Status TooManyUploads(int64_t limit) {
-  constexpr int64_t kRetryDelayMs = 2000;
-  return WithRetryDelay(
-      MakeError(absl::StatusCode::kResourceExhausted, reason::kBacklogFull,
-                absl::StrCat(limit, " uploads are in progress, the daemon's limit; come again"),
-                {{"limit", absl::StrCat(limit)}}),
-      kRetryDelayMs);
-}
-
 }  // namespace
 
 SubmitStreamCall::SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response,
-                                   Acceptance& acceptance, std::atomic<int64_t>& num_uploads,
-                                   RpcContext& rpc)
-    : Call(context),
-      response_(response),
-      acceptance_(acceptance),
-      num_uploads_(num_uploads),
-      rpc_(rpc) {
-  num_uploads_.fetch_add(1);
-}
+                                   Acceptance& acceptance, RpcContext& rpc)
+    : Call(context), response_(response), acceptance_(acceptance), rpc_(rpc) {}
 
 SubmitStreamCall::~SubmitStreamCall() {
-  num_uploads_.fetch_sub(1);
   if (upload_ == nullptr) {
     return;
   }
@@ -72,11 +55,17 @@ SubmitStreamCall::~SubmitStreamCall() {
 }
 
 void SubmitStreamCall::Start() {
-  if (num_uploads_.load() > rpc_.limits.max_uploads) {
-    FinishOnce(TooManyUploads(rpc_.limits.max_uploads));
+  if (const absl::Status opened = TakePlaces(); !opened.ok()) {
+    FinishOnce(opened);
     return;
   }
   ReadNext();
+}
+
+absl::Status SubmitStreamCall::TakePlaces() {
+  ASSIGN_OR_RETURN(upload_place_, rpc_.tenants.OpenUpload(caller().tenant));
+  ASSIGN_OR_RETURN(stream_place_, rpc_.tenants.OpenStream(caller().tenant));
+  return absl::OkStatus();
 }
 
 void SubmitStreamCall::ReadNext() {
@@ -156,7 +145,7 @@ absl::Status SubmitStreamCall::TakeHeader(const v1::SubmitJobStreamRequest::Head
                            .spec = header.spec(),
                            .format = header.format(),
                            .validate_only = header.validate_only()};
-  RETURN_IF_ERROR(acceptance_.Check(submission));
+  RETURN_IF_ERROR(acceptance_.Begin(submission));
   // An unknown model is told before gigabytes are sent.
   RETURN_IF_ERROR(acceptance_.CheckModel(submission.spec.model()));
   upload_key_ = UploadKey(caller().tenant, submission.request_id);

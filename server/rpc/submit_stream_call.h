@@ -1,7 +1,6 @@
 // SubmitJobStream: a job whose input comes in chunks.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -19,13 +18,14 @@ namespace nightshift {
 class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStreamRequest>> {
  public:
   SubmitStreamCall(grpc::CallbackServerContext* context, v1::Job* response, Acceptance& acceptance,
-                   std::atomic<int64_t>& num_uploads, RpcContext& rpc);
+                   RpcContext& rpc);
   ~SubmitStreamCall() override;
 
   void Start();
 
  private:
   void OnReadDone(bool ok) override;
+  absl::Status TakePlaces();
   void ReadNext();
   // Work on message_; on a task thread.
   void Take();
@@ -42,8 +42,9 @@ class SubmitStreamCall : public Call<grpc::ServerReadReactor<v1::SubmitJobStream
 
   v1::Job* const response_;
   Acceptance& acceptance_;
-  std::atomic<int64_t>& num_uploads_;
   RpcContext& rpc_;
+  TenantLimits::Place upload_place_;
+  TenantLimits::Place stream_place_;
   v1::SubmitJobStreamRequest message_;
   std::optional<Submission> submission_;  // after the header
   std::string upload_key_;                // its UploadKey

@@ -56,6 +56,11 @@ void WaitCall::Start() {
   if (!id.ok()) {
     return Respond(id.status());
   }
+  absl::StatusOr<TenantLimits::Place> place = rpc_.tenants.OpenStream(caller().tenant);
+  if (!place.ok()) {
+    return Respond(place.status());
+  }
+  place_ = *std::move(place);
   job_id_ = *id;
   const std::weak_ptr<WaitCall> weak = Self();
   subscription_ = rpc_.store.events().Subscribe(job_id_, [weak] {

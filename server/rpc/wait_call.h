@@ -38,6 +38,7 @@ class WaitCall : public UnaryCall<v1::Job>, public OpenCalls::Waiting {
 
   const v1::WaitJobRequest request_;
   RpcContext& rpc_;
+  TenantLimits::Place place_;
   std::string job_id_;
   grpc::Alarm alarm_;
   int64_t subscription_ = 0;

@@ -541,6 +541,7 @@ std::vector<ShareJob> Runner::Loop::Shares() const {
     shares.push_back({.id = job.record.id,
                       .tenant = job.record.tenant,
                       .priority = job.record.priority,
+                      .tenant_weight = options_.tenant_weight(job.record.tenant),
                       .wants = MayRun(job) && HasClaimable(job) &&
                                troubles_.WaitUntil(job.record.uid, now_us) == 0 &&
                                job.context->key == session_->key});

@@ -59,6 +59,9 @@ struct RunnerOptions {
   ParseLimits limits;  // as at acceptance
   // While this is true no row runs: rows are given back at the next sweep edge, the model stays.
   std::function<bool()> disk_is_full = [] { return false; };
+  // The share of a tenant's jobs together, beside 1 of others. Any thread.
+  std::function<double(const std::string& tenant)> tenant_weight =
+      [](const std::string& /*tenant*/) { return 1.0; };
 
   // INVALID_ARGUMENT naming the option and its value.
   absl::Status Validate() const;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 
 #include "kernels/base/file_descriptor.h"
+#include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
@@ -62,6 +63,21 @@ absl::StatusOr<std::unique_ptr<AccessControl>> AccessControl::Create(const std::
 std::shared_ptr<const AccessList> AccessControl::current() const {
   MutexLock lock(mutex_);
   return current_;
+}
+
+void AccessControl::NoteRefusal(absl::string_view what, int64_t now_us) const {
+  constexpr int64_t kLogIntervalUs = 10'000'000;
+  int64_t count = 0;
+  {
+    MutexLock lock(mutex_);
+    ++num_refused_;
+    if (now_us - refusals_logged_us_ < kLogIntervalUs) {
+      return;
+    }
+    count = std::exchange(num_refused_, 0);
+    refusals_logged_us_ = now_us;
+  }
+  LOG(WARNING) << "calls_refused count=" << count << " last=\"" << what << "\"";
 }
 
 absl::Status AccessControl::Reload() {

@@ -19,6 +19,8 @@ namespace nightshift {
 namespace {
 
 constexpr char kCertificatePrefix[] = "certificate:";
+constexpr char kQuotaWord[] = "quota";
+constexpr char kAnyTenant[] = "*";
 constexpr size_t kDigestBytes = 32;
 
 std::string DigestOf(absl::string_view token) {
@@ -66,7 +68,7 @@ absl::StatusOr<AccessEntry> ParseEntry(const std::vector<absl::string_view>& wor
   } else {
     return absl::InvalidArgumentError(
         "begins with neither 64 hexadecimal digits (a token's SHA-256; nightshift make-token "
-        "writes such a line) nor certificate:NAME");
+        "writes such a line), nor certificate:NAME, nor quota");
   }
   entry.caller.tenant = std::string(words[1]);
   if (!IsTenant(entry.caller.tenant)) {
@@ -103,20 +105,42 @@ absl::StatusOr<AccessList> AccessList::Parse(absl::string_view text) {
     if (words.empty()) {
       continue;
     }
-    absl::StatusOr<AccessEntry> entry = ParseEntry(words);
-    const bool repeats =
-        entry.ok() && std::any_of(list.entries_.begin(), list.entries_.end(),
-                                  [&](const AccessEntry& other) { return IsSame(other, *entry); });
-    if (repeats) {
-      entry = absl::InvalidArgumentError("has the token or certificate of an earlier line");
+    if (const absl::Status added = list.AddLine(words); !added.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("line ", number, " ", added.message()));
     }
-    if (!entry.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, " ", entry.status().message()));
-    }
-    list.entries_.push_back(*std::move(entry));
   }
   return list;
+}
+
+absl::Status AccessList::AddLine(const std::vector<absl::string_view>& words) {
+  if (words[0] == kQuotaWord) {
+    const std::string tenant(words.size() > 1 ? words[1] : "");
+    if (tenant != kAnyTenant && !IsTenant(tenant)) {
+      return absl::InvalidArgumentError(
+          "is a quota of a tenant that is neither * nor [a-z0-9-]{1,63}");
+    }
+    ASSIGN_OR_RETURN(const Quota quota, ParseQuota({words.begin() + 2, words.end()}));
+    return quotas_.emplace(tenant, quota).second
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError("is the second quota of its tenant");
+  }
+  ASSIGN_OR_RETURN(AccessEntry entry, ParseEntry(words));
+  const bool repeats = std::any_of(entries_.begin(), entries_.end(),
+                                   [&](const AccessEntry& other) { return IsSame(other, entry); });
+  if (repeats) {
+    return absl::InvalidArgumentError("has the token or certificate of an earlier line");
+  }
+  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+Quota AccessList::QuotaOf(const std::string& tenant) const {
+  for (const std::string& name : {tenant, std::string(kAnyTenant)}) {
+    if (const auto found = quotas_.find(name); found != quotas_.end()) {
+      return found->second;
+    }
+  }
+  return Quota();
 }
 
 const AccessEntry* AccessList::FindToken(absl::string_view token) const {

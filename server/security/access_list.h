@@ -1,15 +1,18 @@
 // AccessList: what an access file says: which token and which certificate stands for which tenant,
-// in which role, until when. The format: README.md of this folder.
+// in which role, until when, and what each tenant may take. The format: README.md of this folder.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 #include "server/security/caller.h"
+#include "server/security/quota.h"
 
 namespace nightshift {
 
@@ -35,10 +38,16 @@ class AccessList {
   // The first entry whose certificate has one of these names; null when there is none.
   const AccessEntry* FindCertificate(const std::vector<std::string>& names) const;
 
+  // The tenant's, else the one of "*", else one without limits.
+  Quota QuotaOf(const std::string& tenant) const;
+
   const std::vector<AccessEntry>& entries() const { return entries_; }
 
  private:
+  absl::Status AddLine(const std::vector<absl::string_view>& words);
+
   std::vector<AccessEntry> entries_;
+  std::map<std::string, Quota> quotas_;
 };
 
 // A token that nobody can guess: "ns_" and 43 characters of base64 for URLs (256 random bits).

@@ -15,9 +15,24 @@ bool IsLoopback(absl::string_view host) {
   return host == "localhost" || host == "[::1]" || absl::StartsWith(host, "127.");
 }
 
+// What an address that other machines reach lacks; empty: nothing.
+std::string Missing(const ListenProtection& protection) {
+  if (!protection.tls) {
+    return "no TLS: give --tls-cert and --tls-key, or reach the daemon through an ssh tunnel";
+  }
+  if (!protection.access_file) {
+    return "no --access-file that says who may do what";
+  }
+  if (!protection.client_ca && !protection.allow_token_only) {
+    return "no --tls-client-ca, so that strangers may speak to it; give one, or accept that with "
+           "--allow-token-only yes";
+  }
+  return "";
+}
+
 }  // namespace
 
-absl::Status CheckAddress(const std::string& address) {
+absl::Status CheckAddress(const std::string& address, const ListenProtection& protection) {
   absl::string_view path = address;
   if (absl::ConsumePrefix(&path, kUnixPrefix)) {
     constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
@@ -35,12 +50,10 @@ absl::Status CheckAddress(const std::string& address) {
     return absl::InvalidArgumentError(
         absl::StrCat("listen on ", address, ": must be unix:PATH or HOST:PORT"));
   }
-  if (!IsLoopback(address.substr(0, colon))) {
+  const std::string missing = IsLoopback(address.substr(0, colon)) ? "" : Missing(protection);
+  if (!missing.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "listen on ", address,
-        ": only unix:PATH and loopback addresses (127.0.0.1:PORT, "
-        "[::1]:PORT) are served, because this version has no TLS; reach the daemon from elsewhere "
-        "through an ssh tunnel"));
+        "listen on ", address, ": other machines can reach it, and there is ", missing));
   }
   return absl::OkStatus();
 }

@@ -60,6 +60,7 @@ class AccessTest(EndToEndTest):
         source = write_rows(self.folder / "rows.jsonl", ROWS)
         run = ("run", source, "--output", self.folder / "out.jsonl")
         self.assert_ends(self.client(None, *run), NOT_ALLOWED, "--token-file")
+        self.server.wait_for_log("calls_refused count=1")
         self.assert_ends(self.client(self.reader, *run), NOT_ALLOWED, "submitter and above",
                          "ROLE_TOO_LOW")
         self.assert_ends(self.client(self.submitter, "submit", source, "--job-id", "nightly"), 0)

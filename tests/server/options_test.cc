@@ -119,6 +119,21 @@ TEST_F(OptionsTest, ExplainsAddressesItDoesNotServe) {
   EXPECT_THAT(Read({"--state-dir", "/" + std::string(200, 'x')}),
               StatusIs(absl::StatusCode::kInvalidArgument, "a socket path has 1 to 107 bytes"));
   EXPECT_OK(Read({"--listen", "[::1]:9000"}));
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--listen", "0.0.0.0:9000", "--tls-cert", "c", "--tls-key", "k"});
+    return Read(more);
+  };
+  EXPECT_THAT(with({}), StatusIs(absl::StatusCode::kInvalidArgument, "no --access-file"));
+  EXPECT_THAT(with({"--access-file", "a"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "no --tls-client-ca"));
+  EXPECT_OK(with({"--access-file", "a", "--allow-token-only", "yes"}));
+  EXPECT_OK(with({"--access-file", "a", "--tls-client-ca", "ca"}));
+  EXPECT_THAT(Read({"--tls-cert", "c"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--tls-cert and --tls-key"));
+  EXPECT_THAT(Read({"--tls-client-ca", "c"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--tls-client-ca needs"));
+  EXPECT_THAT(Read({"--allow-token-only", "maybe"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--allow-token-only is maybe"));
 }
 
 TEST_F(OptionsTest, ReadsTools) {
