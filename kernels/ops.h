@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct AttentionSpan {
   int64_t first_row = 0;
   int64_t num_rows = 0;
   int64_t first_position = 0;
+  // Rows at this position and behind it are sparse, where sparse_fraction is below 1.
+  int64_t sparse_from = std::numeric_limits<int64_t>::max();
   std::span<std::byte* const> pages;
 };
 
@@ -49,6 +52,11 @@ struct AttentionArgs {
   float scale = 1.0F;     // multiplies q.k
   float softcap = 0.0F;   // above 0: scaled scores s become softcap * tanh(s / softcap)
   int64_t window = 0;     // above 0: a query sees that many keys, its own the last; 0: all
+  // In (0, 1]. Below 1 each query of a sparse row adds up few values: of its own key, and of the n
+  // others that it sees the floor(sparse_fraction * n) of the largest weights, of equal ones those
+  // at lower positions. Weights are of the softmax over all keys and stay as they are.
+  // Source: FlexGen (Sheng et al. 2023), sparse attention.
+  double sparse_fraction = 1.0;
   std::span<const AttentionSpan> spans;
 };
 

@@ -17,6 +17,7 @@
 #include "kernels/cpu/attention_values-inl.h"
 #include "kernels/cpu/packed_attention-inl.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/sparse_attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nightshift::cpu::HWY_NAMESPACE {
@@ -105,8 +106,48 @@ void AttendInPlace(const AttentionTask& task, const TaskArrays& arrays) {
   }
 }
 
+void LoadSparseQueries(const AttentionTask& task, const TaskArrays& arrays) {
+  if (task.args->layout.is_packed()) {
+    LoadPackedInPlace(task, arrays);
+  } else if (task.in_place) {
+    LoadQueriesInPlace(task, arrays);
+  } else {
+    LoadQueries(task, arrays);
+  }
+}
+
+// Raw scores of all queries, with the bits that dense rows have.
+void ScoreSparse(const AttentionTask& task, const TaskArrays& arrays, const KeyTile& tile) {
+  const KvPageLayout& layout = task.args->layout;
+  if (layout.is_packed()) {
+    for (int64_t head = 0; head < task.num_heads; ++head) {
+      ScorePackedInPlace(task, arrays, tile, head);
+    }
+  } else if (!task.in_place) {
+    LoadTile(task, arrays, tile);
+    ScoreLaidOut(task, arrays, 0, NumQueries(task));
+  } else if (layout.dtype == DType::kF32) {
+    ScoreTile<float>(task, arrays, tile);
+  } else {
+    ScoreTile<uint16_t>(task, arrays, tile);
+  }
+}
+
+void AttendSparse(const AttentionTask& task, const TaskArrays& arrays) {
+  LoadSparseQueries(task, arrays);
+  ForEachTile(task, [&](const KeyTile& tile) {
+    ScoreSparse(task, arrays, tile);
+    KeepScores(task, arrays, tile);
+  });
+  AddKeptValues(task, arrays);
+}
+
 void AttendTaskSimd(const AttentionTask& task) {
   const TaskArrays arrays(task);
+  if (task.is_sparse) {
+    AttendSparse(task, arrays);
+    return;
+  }
   StartQueries(task, arrays);
   if (task.args->layout.is_packed()) {
     AttendPacked(task, arrays);

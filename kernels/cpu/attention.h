@@ -19,6 +19,7 @@ struct AttentionTask {
   // Keys and values are taken as they lie in the pages, which pays for few queries; else each tile
   // is laid out first. The bits are the same.
   bool in_place = false;
+  bool is_sparse = false;    // all rows, or none
   float* scratch = nullptr;  // of AttentionScratchFloats(task), 64-byte aligned
 };
 
@@ -34,6 +35,7 @@ int64_t AttentionScratchFloats(const AttentionTask& task);
 // only on its own position and the pages, and tiles could be computed apart and merged.
 // Keys behind a query's position or before its window never enter a sum, so what lies there may be
 // anything; pages before every row's window are not read.
+// Sparse rows: sparse_attention-inl.h.
 void AttendTask(const AttentionTask& task);
 
 }  // namespace nightshift::cpu

@@ -52,6 +52,23 @@ inline int64_t NumPanels(const AttentionTask& task) {
   return HasPanels(task) ? RoundUp(task.args->layout.head_width, kPanelOutputs) / kPanelOutputs : 1;
 }
 
+// The first key that a query at `position` sees.
+inline int64_t FirstVisibleKey(const AttentionArgs& args, int64_t position) {
+  return args.window == 0 ? 0 : std::max<int64_t>(0, position + 1 - args.window);
+}
+
+// The first key of the first tile that the task's rows see.
+inline int64_t FirstTileKey(const AttentionTask& task) {
+  return FirstVisibleKey(*task.args, task.span->first_position + task.first_row) / kTileKeys *
+         kTileKeys;
+}
+
+// Keys of all tiles that they see.
+inline int64_t TileKeysInAll(const AttentionTask& task) {
+  const int64_t num_keys = task.span->first_position + task.first_row + task.num_rows;
+  return RoundUp(num_keys - FirstTileKey(task), kTileKeys);
+}
+
 // The arrays of one task, carved from its scratch. Q queries, W the padded head width, of a panel
 // PanelWidth; with dots all inputs are pairs of bf16.
 struct TaskArrays {
@@ -70,7 +87,8 @@ struct TaskArrays {
     tile_max = max_score + queries;
     sum = tile_max + queries;
     tile_sum = sum + queries;
-    parts = tile_sum + queries;
+    all_scores = tile_sum + queries;
+    parts = all_scores + AllScoresFloats(task);
     numbers = parts + queries * kTileKeys;
     bases = numbers + NumPanels(task) * 2 * kTileKeys;
     q_sums = bases + queries;
@@ -80,8 +98,12 @@ struct TaskArrays {
     const int64_t queries = RoundUp(NumQueries(task), 16);
     const int64_t of_packed = queries * (kTileKeys + 1 + NumPanels(task)) + 2 * width;
     return (task.in_place ? 0 : 2) * width * kTileKeys +
-           queries * (3 * width + 3 * kTileKeys / 2 + 4) +
+           queries * (3 * width + 3 * kTileKeys / 2 + 4) + AllScoresFloats(task) +
            (task.args->layout.is_packed() ? of_packed : 0);
+  }
+
+  static int64_t AllScoresFloats(const AttentionTask& task) {
+    return task.is_sparse ? NumQueries(task) * TileKeysInAll(task) : 0;
   }
 
   float* keys;       // [D][64], transposed; dots: [D/2][64][2]; in place: none
@@ -95,6 +117,7 @@ struct TaskArrays {
   float* tile_max;   // [Q]; then the factor of the tile
   float* sum;        // [Q] of weights, of all tiles so far
   float* tile_sum;   // [Q]; then the factor of what is merged so far
+  float* all_scores;  // [Q][TileKeysInAll] of sparse rows, else none
   // Of packed pages only; a group of dimensions is a panel.
   float* parts;    // [Q][64]: q . codes of a group; then weight * scale
   float* numbers;  // [panels][2][64]: scales and minimums of a head's keys, then of its values
@@ -118,11 +141,6 @@ struct KeyRange {
   bool operator==(const KeyRange&) const = default;
 };
 
-// The first key that a query at `position` sees.
-inline int64_t FirstVisibleKey(const AttentionArgs& args, int64_t position) {
-  return args.window == 0 ? 0 : std::max<int64_t>(0, position + 1 - args.window);
-}
-
 // What a row of the task sees of a tile, which is something.
 inline KeyRange SeenKeys(const AttentionTask& task, const KeyTile& tile, int64_t row) {
   const int64_t position = task.span->first_position + task.first_row + row;
@@ -137,7 +155,7 @@ void ForEachTile(const AttentionTask& task, const Body& body) {
   const int64_t first_position = task.span->first_position + task.first_row;
   const int64_t num_keys = first_position + task.num_rows;
   const int64_t first_visible = FirstVisibleKey(*task.args, first_position);
-  for (int64_t key = first_visible / kTileKeys * kTileKeys; key < num_keys; key += kTileKeys) {
+  for (int64_t key = FirstTileKey(task); key < num_keys; key += kTileKeys) {
     // The last position whose window reaches into the tile is its last key's + window - 1.
     const int64_t end_row =
         window == 0 ? task.num_rows : key + kTileKeys - 1 + window - first_position;

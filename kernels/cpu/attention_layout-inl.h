@@ -191,8 +191,9 @@ void PairValues(const uint16_t* source, const uint16_t* ahead, int64_t count, in
   }
 }
 
-// Lays out a tile's keys and values, without pages of which no key is seen. Meanwhile fetches the
-// pages of the next tile: those of one head are short runs, which the caches do not see coming.
+// Lays out a tile's keys and values (of sparse rows: keys), without pages of which no key is seen.
+// Meanwhile fetches the pages of the next tile: those of one head are short runs, which the caches
+// do not see coming.
 template <typename T>
 void LoadPages(const AttentionTask& task, const TaskArrays& arrays, const KeyTile& tile) {
   const int64_t width = task.args->layout.head_width;
@@ -210,11 +211,13 @@ void LoadPages(const AttentionTask& task, const TaskArrays& arrays, const KeyTil
     if constexpr (sizeof(T) == 2) {
       if (task.uses_dots) {
         PairKeys(keys, next_keys, part, width, arrays.keys + done);
+        if (task.is_sparse) continue;
         PairValues(values, next_values, part, width, arrays.values + done / 2 * kPanelOutputs);
         continue;
       }
     }
     TransposeKeys(keys, next_keys, part, width, arrays.keys + done);
+    if (task.is_sparse) continue;
     WidenValues(values, next_values, part, width, padded_width,
                 arrays.values + done * padded_width);
   }

@@ -216,7 +216,7 @@ constexpr int64_t kPassRows = 4;
 // whatever they hold.
 template <typename T>
 void ScoreTile(const AttentionTask& task, const TaskArrays& arrays, const KeyTile& tile) {
-  const bool fetches_values = HeadQueries(task) <= kPassRows;
+  const bool fetches_values = !task.is_sparse && HeadQueries(task) <= kPassRows;
   for (int64_t done = tile.hidden / kPagePositions * kPagePositions; done < tile.count;
        done += kPagePositions) {
     const int64_t page = (tile.first_key + done) / kPagePositions;

@@ -331,6 +331,7 @@ void CpuOps::Attention(const AttentionArgs& args) {
   CHECK_GE(layout.kv_heads, 1);
   CHECK_EQ(args.num_heads % layout.kv_heads, 0);
   CHECK_GE(args.window, 0);
+  CHECK(args.sparse_fraction > 0.0 && args.sparse_fraction <= 1.0);
   CHECK_EQ(args.q.columns, args.num_heads * layout.head_width);
   CheckSameShape(args.q, args.out);
   for (const AttentionSpan& span : args.spans) {

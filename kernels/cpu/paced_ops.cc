@@ -11,16 +11,19 @@ double MatMulFlops(const MatMulArgs& args) {
 }
 
 // A key that a query sees costs a multiply-add for its score and one for its value, for each
-// dimension of each query head.
+// dimension of each query head; a sparse row takes few of the values.
 double AttentionFlops(const AttentionArgs& args) {
-  double keys = 0.0;
+  double products = 0.0;
   for (const AttentionSpan& span : args.spans) {
     for (int64_t row = 0; row < span.num_rows; ++row) {
       const int64_t before = span.first_position + row + 1;
-      keys += static_cast<double>(args.window > 0 ? std::min(before, args.window) : before);
+      const auto seen =
+          static_cast<double>(args.window > 0 ? std::min(before, args.window) : before);
+      const bool is_sparse = before > span.sparse_from;
+      products += seen * (is_sparse ? 1.0 + args.sparse_fraction : 2.0);
     }
   }
-  return 4.0 * keys * static_cast<double>(args.num_heads * args.layout.head_width);
+  return 2.0 * products * static_cast<double>(args.num_heads * args.layout.head_width);
 }
 
 }  // namespace

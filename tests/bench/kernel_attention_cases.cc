@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +48,7 @@ class AttentionCase {
       spans_.push_back({.first_row = request * shape.rows,
                         .num_rows = shape.rows,
                         .first_position = keys - shape.rows,
+                        .sparse_from = 0,
                         .pages = std::span(pages_).subspan(first_page, pages)});
       first_page += pages;
       // A row sees the keys up to its own.
@@ -54,12 +57,34 @@ class AttentionCase {
     }
   }
 
-  void Run(Ops& ops) {
+  // Random queries, and the same random keys and values for each request: keys that weigh unequally.
+  void FillAtRandom(Ops& ops) {
+    std::mt19937 generator(1);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](Matrix& matrix) {
+      std::generate_n(matrix.bytes.floats(), matrix.view.rows * matrix.view.columns,
+                      [&] { return normal(generator); });
+    };
+    fill(q_);
+    const int64_t columns = layout_.kv_heads * layout_.head_width;
+    const int64_t keys = spans_.front().first_position + spans_.front().num_rows;
+    Matrix k(keys, columns);
+    Matrix v(keys, columns);
+    fill(k);
+    fill(v);
+    for (const AttentionSpan& span : spans_) {
+      const AttentionSpan all = {.num_rows = keys, .pages = span.pages};
+      ops.StoreKv({.k = k.view, .v = v.view, .layout = layout_, .spans = {&all, 1}});
+    }
+  }
+
+  void Run(Ops& ops, double sparse_fraction = 1.0) {
     ops.Attention({.q = q_.view,
                    .out = out_.view,
                    .layout = layout_,
                    .num_heads = heads_,
                    .scale = 0.1F,
+                   .sparse_fraction = sparse_fraction,
                    .spans = spans_});
   }
   Work work() const {
@@ -104,6 +129,22 @@ void RunDecode(KernelBench& bench, ComputeType compute, std::optional<DType> kv,
       {.compute = compute, .kv = kv, .requests = 64, .keys = 1024, .group = group});
   bench.CompareWithRoof(
       name, [&] { attention.Run(bench.ops(compute)); }, attention.work(), compute);
+}
+
+// Beside the same rows with all of their values; as many keys a second as the dense ones' flops say.
+void RunSparse(KernelBench& bench, ComputeType compute, std::optional<DType> kv, int64_t group) {
+  const std::string name = absl::StrFormat(
+      "attention sparse 10%% %s%s GQA %d, 64 rows of 1024 keys, 8 kv heads of 128",
+      ComputeTypeName(compute), kv ? absl::StrCat(" kv ", KvTypeName(*kv)) : "", group);
+  if (!bench.Wants(name)) return;
+  AttentionCase attention(
+      {.compute = compute, .kv = kv, .requests = 64, .keys = 1024, .group = group});
+  attention.FillAtRandom(bench.ops(compute));
+  const Work work = attention.work();
+  bench.Compare(name, [&] { attention.Run(bench.ops(compute), 0.1); }, work,
+                {{.name = "dense",
+                  .run = [&] { attention.Run(bench.ops(compute)); },
+                  .amount = work.flops}});
 }
 
 // Rows of one long request beside 63 short ones: as fast as as many equal ones would be.
@@ -154,6 +195,7 @@ void RunAttentionCases(KernelBench& bench) {
       RunPrompt(bench, compute, kv);
       for (const int64_t group : {1, 4, 8}) {
         RunDecode(bench, compute, kv, group);
+        RunSparse(bench, compute, kv, group);
       }
     }
     RunRagged(bench, compute);
