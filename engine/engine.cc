@@ -1,5 +1,9 @@
 #include "engine/engine.h"
 
+#include <charconv>
+#include <iterator>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 
 #include "engine/local_engine.h"
@@ -46,14 +50,27 @@ absl::Status EngineOptions::Validate() const {
         "engine option kv_type is ", DTypeName(*kv_type), "; keys and values computed in ",
         ComputeTypeName(compute_type), " can be kept as such, as U4G64 or as U8G64"));
   }
+  if (!IsSparseAttention(sparse_attention)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine option sparse_attention is ", sparse_attention,
+        "; it is the share of values that generated tokens attend to: above 0, at most 1 (all)"));
+  }
   return tiers.Validate();
 }
 
 std::string EngineOptions::NumericMode() const {
-  const std::string compute = ComputeTypeName(compute_type);
-  return kv_type.has_value() && !IsFloat(*kv_type)
-             ? absl::StrCat(compute, "/kv ", KvTypeName(*kv_type))
-             : compute;
+  std::string mode = ComputeTypeName(compute_type);
+  if (kv_type.has_value() && !IsFloat(*kv_type)) {
+    absl::StrAppend(&mode, "/kv ", KvTypeName(*kv_type));
+  }
+  if (sparse_attention < 1.0) {
+    // The shortest text of this number and no other one.
+    char text[32];
+    const std::to_chars_result end =
+        std::to_chars(std::begin(text), std::end(text), sparse_attention);
+    absl::StrAppend(&mode, "/sparse ", absl::string_view(text, end.ptr - std::begin(text)));
+  }
+  return mode;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {

@@ -27,12 +27,22 @@
 
 namespace nightshift {
 
+// Whether a number is a share of values that can be attended to: above 0, at most 1. NaN is none.
+constexpr bool IsSparseAttention(double share) {
+  return share > 0.0 && share <= 1.0;
+}
+
 struct EngineOptions {
   std::string pack_path;
   ComputeType compute_type = ComputeType::kBF16;
   // Of keys and values in pages, in every tier: kU4G64 or kU8G64, quantised as they are appended;
   // nothing: the compute type's own. Part of the numeric mode, like the compute type.
   std::optional<DType> kv_type;
+  // In (0, 1]: of what a token behind its request's prompt attends to, the share of the values that
+  // are added up (AttentionArgs::sparse_fraction in kernels/ops.h). 1: all. The prompt attends to
+  // all. With scored_from the prompt ends there: what is scored gets what decoding would give it.
+  // Part of the numeric mode.
+  double sparse_attention = 1.0;
   int num_threads = 0;  // 0: one a core that the process may use
   // Weights, KV pages and scratch together; the pools are sized from it at start.
   int64_t memory_budget_bytes = int64_t{4} << 30;
@@ -60,15 +70,15 @@ struct EngineOptions {
   TierOptions tiers;
 
   absl::Status Validate() const;
-  // What fixes a request's tokens, beside the model: "bf16", "f32/kv int4".
+  // What fixes a request's tokens, beside the model: "bf16", "f32/kv int4/sparse 0.1".
   std::string NumericMode() const;
 };
 
 // What an engine can hold, fixed at Create.
 struct EngineInfo {
   std::string model_digest;  // hex of the pack's digest
-  // Compute type / keys and values, if packed / who computes attention: "f32/device",
-  // "bf16/kv int4/device".
+  // Compute type / keys and values, if packed / the share of values attended to, if not all / who
+  // computes attention: "f32/device", "bf16/kv int4/sparse 0.1/device".
   std::string numeric_mode;
   std::string device;        // description for people
   int64_t context_tokens = 0;

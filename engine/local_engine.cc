@@ -158,6 +158,7 @@ absl::Status LocalEngine::CreateParts() {
                                                 .cache = *cache_,
                                                 .device = *device_,
                                                 .compute_type = options_.compute_type,
+                                                .sparse_attention = options_.sparse_attention,
                                                 .device_pool = device_pool,
                                                 .host_pool = *host_pool_,
                                                 .spill_folder = options_.tiers.spill_folder,

@@ -123,7 +123,7 @@ Executor::Executor(ExecutorParts parts, const ExecutorLimits& limits)
       weights_(parts_.weights),
       ops_(parts_.device.ops(parts_.compute_type)),
       limits_(limits),
-      forward_(config_, parts_.cache.layout(), ops_, this),
+      forward_(config_, parts_.cache.layout(), ops_, this, parts_.sparse_attention),
       experts_(config_, limits.max_batch_tokens, ops_, this),
       head_(config_, weights_, this, forward_, ops_),
       steps_maker_(WithLimits(parts_.stream_shape, config_, limits)),

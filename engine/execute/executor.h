@@ -61,6 +61,7 @@ struct ExecutorParts {
   const KvCache& cache;
   Device& device;
   ComputeType compute_type = ComputeType::kF32;
+  double sparse_attention = 1.0;  // as EngineOptions
   Pool& device_pool;
   Pool& host_pool;           // the same with unified memory
   std::string spill_folder;  // where activations on disk lie

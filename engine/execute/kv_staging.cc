@@ -86,7 +86,8 @@ class KvStaging::Stager {
         slot_(slot),
         page_bytes_(static_cast<size_t>(cache_.layout().page_bytes())) {}
 
-  void AddSpan(const Span& span, int64_t batch_first_row, const PageTable& pages) {
+  void AddSpan(const Span& span, int64_t batch_first_row, const Sequence& sequence) {
+    const PageTable& pages = sequence.pages;
     const int64_t count = PagesFor(span.first_position + span.num_tokens);
     CHECK_LE(count, pages.num_stretches());
     const bool on_host = staging_.options_.host_attention && span.num_tokens == 1 &&
@@ -106,6 +107,7 @@ class KvStaging::Stager {
         .push_back({.first_row = span.first_row - batch_first_row,
                     .num_rows = span.num_tokens,
                     .first_position = span.first_position,
+                    .sparse_from = sequence.first_decoded(),
                     .pages = {result_.pages.data() + first_page, static_cast<size_t>(count)}});
   }
   void ReservePages(size_t count) { result_.pages.reserve(count); }  // spans keep addresses in it
@@ -179,7 +181,7 @@ StagedLayer KvStaging::Stage(int64_t layer, size_t slot, const Batch& batch,
   }
   stager.ReservePages(num_pages);
   for (const Span& span : batch.spans) {
-    stager.AddSpan(span, batch.first_row, sequences[span.request]->pages);
+    stager.AddSpan(span, batch.first_row, *sequences[span.request]);
   }
   return stager.Take();
 }

@@ -35,6 +35,11 @@ struct Sequence {
     return std::max<int64_t>(1, known_tokens() - (only_scores ? 1 : 0));
   }
 
+  // The first position that decoding computes, or would compute if what is scored were generated.
+  int64_t first_decoded() const {
+    return sampling.scored_from > 0 ? sampling.scored_from : prompt_tokens;
+  }
+
   uint64_t id;
   SamplingParams sampling;
   Completion completion;

@@ -109,11 +109,12 @@ AttentionRows AttentionRows::Carve(const ModelConfig& config, int64_t rows,
 }
 
 Forward::Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops,
-                 WeightAccess* access)
+                 WeightAccess* access, double sparse_fraction)
     : config_(config),
       kv_layout_(kv_layout),
       ops_(ops),
       access_(access),
+      sparse_fraction_(sparse_fraction),
       inverse_frequencies_(InverseFrequencies(config.rope)),
       sliding_inverse_frequencies_(InverseFrequencies(config.sliding_rope.value_or(config.rope))) {}
 
@@ -280,6 +281,7 @@ void Forward::Mix(const LayerBatch& batch, const AttentionRows& rows, Ops& ops) 
                  .scale = config_.attention_scale > 0.0F ? config_.attention_scale : usual_scale,
                  .softcap = config_.attention_softcap,
                  .window = batch.slides ? config_.sliding_window : 0,
+                 .sparse_fraction = sparse_fraction_,
                  .spans = batch.spans});
 }
 

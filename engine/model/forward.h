@@ -56,9 +56,9 @@ struct AttentionRows {
 class Forward {
  public:
   // References must outlive this; `ops` decides the compute type. `access` brings the shards that
-  // have no data; null when all have.
+  // have no data; null when all have. `sparse_fraction` as AttentionArgs has it.
   Forward(const ModelConfig& config, const KvPageLayout& kv_layout, Ops& ops,
-          WeightAccess* access = nullptr);
+          WeightAccess* access = nullptr, double sparse_fraction = 1.0);
 
   // Floats of scratch that a call with `rows` rows needs.
   static int64_t ScratchFloats(const ModelConfig& config, int64_t rows);
@@ -118,6 +118,7 @@ class Forward {
   KvPageLayout kv_layout_;
   Ops& ops_;
   WeightAccess* access_;
+  double sparse_fraction_;
   std::vector<float> inverse_frequencies_;
   std::vector<float> sliding_inverse_frequencies_;
   std::vector<int32_t> learned_rows_;  // reused: positions + offset

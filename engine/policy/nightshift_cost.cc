@@ -627,6 +627,7 @@ absl::StatusOr<PlacementProgram> NightshiftCost::Program(const BlockChoice& choi
   const SweepCosts costs({.config = config,
                           .work = form.work,
                           .kv = kv,
+                          .sparse_attention = model_.sparse_attention,
                           .unified_memory = unified,
                           .compute_seconds_per_read_byte = 0.0},
                          rates);

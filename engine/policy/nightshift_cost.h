@@ -41,6 +41,7 @@ struct NightshiftModel {
   std::string name;
   // By the type of its matrices: a pack has one, a known shape any.
   std::map<DType, PackManifest> forms;
+  double sparse_attention = 1.0;  // as EngineOptions
 };
 
 // The type of most bytes of a pack's matrices: of its one form.

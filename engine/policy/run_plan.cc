@@ -153,7 +153,9 @@ absl::StatusOr<std::unique_ptr<Planning>> Prepare(const RunRequest& request,
                                                   const HardwareProfile& hardware) {
   auto planning = std::make_unique<Planning>();
   planning->weights = MatrixType(request.manifest);
-  planning->model = {.name = request.name, .forms = {{planning->weights, request.manifest}}};
+  planning->model = {.name = request.name,
+                     .forms = {{planning->weights, request.manifest}},
+                     .sparse_attention = request.base.sparse_attention};
   ASSIGN_OR_RETURN(planning->cost,
                    NightshiftCost::Create(planning->model, request.base.compute_type, hardware,
                                           request.workload));

@@ -73,13 +73,13 @@ AttentionLoad SweepCosts::LoadOfKind(const Span& span, bool slides) const {
   const double first = Count(span.first_position);
   const double rows = Count(span.num_tokens);
   const double positions = window > 0.0 ? std::min(first + rows, window) : first + rows;
-  const double elements = 2.0 * Count(config.num_kv_heads * config.head_width) * positions;
+  const double elements = Count(config.num_kv_heads * config.head_width) * positions;  // of keys
   AttentionLoad load;
   if (span.num_tokens == 1) {
     WorkRates::DecodeAttention work{.head_width = config.head_width,
                                     .queries_per_kv_head = config.num_heads / config.num_kv_heads,
                                     .kv = model_.kv.dtype,
-                                    .elements = elements,
+                                    .elements = (1.0 + model_.sparse_attention) * elements,
                                     .positions = positions,
                                     .on_host = false};
     load.device_seconds = rates_.DecodeAttentionSeconds(work);
@@ -91,7 +91,7 @@ AttentionLoad SweepCosts::LoadOfKind(const Span& span, bool slides) const {
         4.0 * Count(config.num_heads * config.head_width) * VisiblePairs(first, rows, window);
     load.device_seconds = rates_.PromptAttentionSeconds(config.head_width, flops, first + rows);
     if (!rates_.AttendsTo(model_.kv.dtype, false)) {
-      load.device_seconds += rates_.UnpackSeconds(model_.kv.dtype, elements);
+      load.device_seconds += rates_.UnpackSeconds(model_.kv.dtype, 2.0 * elements);
     }
     load.host_seconds = load.device_seconds;
   }

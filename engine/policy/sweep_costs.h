@@ -55,6 +55,7 @@ class SweepCosts {
     const ModelConfig& config;
     const ModelWork& work;
     KvPageLayout kv;
+    double sparse_attention = 1.0;  // as EngineOptions: of the values, those that decoding reads
     bool unified_memory = true;
     double compute_seconds_per_read_byte = 0.0;
   };

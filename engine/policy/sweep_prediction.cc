@@ -41,6 +41,7 @@ SweepPredictor::SweepPredictor(const PackManifest& manifest, const EngineOptions
       costs_({.config = config_,
               .work = work_,
               .kv = KvLayoutOf(config_, options.compute_type, options.kv_type),
+              .sparse_attention = options.sparse_attention,
               .unified_memory = options.tiers.unified_memory(),
               .compute_seconds_per_read_byte = 0.0},
              rates_),

@@ -68,6 +68,7 @@ class Simulation {
     return {.config = config_,
             .work = work_,
             .kv = KvLayoutOf(config_, options_.compute_type, options_.kv_type),
+            .sparse_attention = options_.sparse_attention,
             .unified_memory = options_.tiers.unified_memory(),
             .compute_seconds_per_read_byte = 0.0};
   }

@@ -82,12 +82,12 @@ void WalkFields(Wire& wire, T& value) {
 
 template <typename Wire, Fields<EngineOptions> T>
 void WalkFields(Wire& wire, T& value) {
-  auto& [pack_path, compute_type, kv_type, num_threads, memory_budget_bytes, weight_budget_bytes,
-         weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens, prompt_chunk_tokens,
-         max_block_requests, share_prefixes, tiers] = value;
-  wire(pack_path, compute_type, kv_type, num_threads, memory_budget_bytes, weight_budget_bytes,
-       weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens, prompt_chunk_tokens,
-       max_block_requests, share_prefixes, tiers);
+  auto& [pack_path, compute_type, kv_type, sparse_attention, num_threads, memory_budget_bytes,
+         weight_budget_bytes, weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens,
+         prompt_chunk_tokens, max_block_requests, share_prefixes, tiers] = value;
+  wire(pack_path, compute_type, kv_type, sparse_attention, num_threads, memory_budget_bytes,
+       weight_budget_bytes, weight_ring_bytes, disk_backend, max_sweep_tokens, max_batch_tokens,
+       prompt_chunk_tokens, max_block_requests, share_prefixes, tiers);
 }
 
 template <typename Wire, Fields<KvPageNeeds> T>

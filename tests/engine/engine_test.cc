@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -84,6 +85,22 @@ TEST(EngineOptionsTest, NamesTheOptionThatIsOutOfRange) {
               StatusIs(StatusCode::kInvalidArgument, "max_batch_tokens"));
   EXPECT_THAT(validate([](EngineOptions& o) { o.prompt_chunk_tokens = -1; }),
               StatusIs(StatusCode::kInvalidArgument, "prompt_chunk_tokens"));
+  EXPECT_THAT(validate([](EngineOptions& o) { o.sparse_attention = 0.0; }),
+              StatusIs(StatusCode::kInvalidArgument, "sparse_attention is 0;"));
+  EXPECT_THAT(validate([](EngineOptions& o) { o.sparse_attention = 1.5; }),
+              StatusIs(StatusCode::kInvalidArgument, "sparse_attention is 1.5;"));
+  EXPECT_THAT(validate([](EngineOptions& o) { o.sparse_attention = NAN; }),
+              StatusIs(StatusCode::kInvalidArgument, "sparse_attention is nan;"));
+}
+
+TEST(EngineOptionsTest, ANumericModeTellsAllThatFixesTheNumbers) {
+  EngineOptions options;
+  EXPECT_EQ(options.NumericMode(), "bf16");
+  options.sparse_attention = 0.1;
+  EXPECT_EQ(options.NumericMode(), "bf16/sparse 0.1");
+  options.kv_type = DType::kU4G64;
+  options.sparse_attention = std::nextafter(0.1, 1.0);  // another number, other tokens
+  EXPECT_EQ(options.NumericMode(), "bf16/kv int4/sparse 0.10000000000000002");
 }
 
 TEST(EngineTest, SaysWhatItHolds) {

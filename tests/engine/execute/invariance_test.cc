@@ -2,9 +2,13 @@
 // other requests are in the block, on the order, on prompt chunks or batches, on suspension or
 // eviction.
 #include <algorithm>
+#include <optional>
 #include <random>
+#include <string>
 
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
 
 #include "engine/engine.h"
 #include "tests/support/engine_runs.h"
@@ -102,6 +106,8 @@ struct Model {
   const char* name;
   ComputeType compute_type;
   int64_t num_requests;
+  double sparse_attention = 1.0;
+  std::optional<DType> kv_type = {};
 };
 
 EngineOptions OptionsOf(const Model& model, int64_t prompt_chunk_tokens, int64_t max_batch_tokens,
@@ -109,6 +115,8 @@ EngineOptions OptionsOf(const Model& model, int64_t prompt_chunk_tokens, int64_t
   EngineOptions options;
   options.pack_path = TinyPackWithTokenizer(model.name);
   options.compute_type = model.compute_type;
+  options.sparse_attention = model.sparse_attention;
+  options.kv_type = model.kv_type;
   options.num_threads = num_threads;
   options.memory_budget_bytes = int64_t{64} << 20;
   options.prompt_chunk_tokens = prompt_chunk_tokens;
@@ -207,7 +215,11 @@ TEST_P(InvarianceTest, SameBitsUnderOnePlanAfterAnother) {
 }
 
 std::string NameOf(const testing::TestParamInfo<Model>& one) {
-  return std::string(one.param.name) + "_" + ComputeTypeName(one.param.compute_type);
+  std::string name =
+      absl::StrCat(one.param.name, "_", ComputeTypeName(one.param.compute_type));
+  if (one.param.kv_type) absl::StrAppend(&name, "_", DTypeName(*one.param.kv_type));
+  if (one.param.sparse_attention < 1.0) name += "_sparse";
+  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, InvarianceTest,
@@ -247,6 +259,73 @@ INSTANTIATE_TEST_SUITE_P(
                     Model{"gpt_neox", ComputeType::kF32, 20},
                     Model{"falcon", ComputeType::kF32, 20}),
     NameOf);
+
+INSTANTIATE_TEST_SUITE_P(
+    Sparse, FamilyInvarianceTest,
+    testing::Values(Model{"llama", ComputeType::kF32, 20, 0.1},
+                    Model{"llama_tied", ComputeType::kBF16, 20, 0.1},
+                    Model{"qwen3", ComputeType::kBF16, 20, 0.2, DType::kU4G64},
+                    Model{"gemma2", ComputeType::kF32, 20, 0.2, DType::kU8G64},
+                    Model{"gemma3", ComputeType::kBF16, 20, 0.3}),
+    NameOf);
+
+class SparseTest : public testing::Test {
+ protected:
+  static EngineRequest Prompt(uint64_t id) {
+    std::mt19937 generator(static_cast<uint32_t>(id));
+    EngineRequest request;
+    request.id = id;
+    request.prompt.resize(70);
+    for (int32_t& token : request.prompt) {
+      token = AnyToken(generator);
+    }
+    request.sampling.want_logprobs = true;
+    request.sampling.ignore_eos = true;
+    request.sampling.max_output_tokens = 40;
+    return request;
+  }
+  static Outcomes Run(const Model& model, const std::vector<EngineRequest>& requests) {
+    return RunToEnd(*CreateEngine(model, 16, 24, 2), requests, {.block = 64}).outcomes;
+  }
+};
+
+// The first token follows the prompt, which is dense; what follows it is not.
+TEST_F(SparseTest, ChangesWhatFollowsTheFirstToken) {
+  const Model dense = {"llama", ComputeType::kF32, 0};
+  const Model sparse = {"llama", ComputeType::kF32, 0, 0.1};
+  const Outcome with_all = Run(dense, {Prompt(1)}).at(1);
+  const Outcome with_few = Run(sparse, {Prompt(1)}).at(1);
+  EXPECT_EQ(with_few.logprob_bits[0], with_all.logprob_bits[0]);
+  EXPECT_NE(with_few.logprob_bits[1], with_all.logprob_bits[1]);
+  const Model all = {"llama", ComputeType::kF32, 0, 1.0};
+  EXPECT_TRUE(Run(all, {Prompt(1)}).at(1) == with_all);
+}
+
+// Scored tokens behind a prompt get what they got when they were generated.
+TEST_F(SparseTest, ScoresATextAsItGeneratedIt) {
+  for (const Model& model : {Model{"llama", ComputeType::kF32, 0, 0.1},
+                             Model{"llama", ComputeType::kBF16, 0, 0.1},
+                             Model{"gemma2", ComputeType::kF32, 0, 0.2},
+                             Model{"qwen3", ComputeType::kBF16, 0, 0.1, DType::kU4G64}}) {
+    SCOPED_TRACE(model.name);
+    std::vector<EngineRequest> generating;
+    for (uint64_t id = 1; id <= 4; ++id) {
+      generating.push_back(Prompt(id));
+    }
+    const Outcomes generated = Run(model, generating);
+    std::vector<EngineRequest> scoring = generating;
+    for (EngineRequest& request : scoring) {
+      request.sampling.scored_from = static_cast<int64_t>(request.prompt.size());
+      request.sampling.prompt_logprobs = 0;
+      request.sampling.max_output_tokens = 0;
+      const std::vector<int32_t>& tokens = generated.at(request.id).tokens;
+      request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
+    }
+    for (const auto& [id, scored] : Run(model, scoring)) {
+      EXPECT_EQ(scored.prompt_logprob_bits, generated.at(id).logprob_bits) << "request " << id;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace nightshift

@@ -57,8 +57,10 @@ struct Model {
   const char* name;
   ComputeType compute_type;
   std::optional<DType> kv_type = {};
+  double sparse_attention = 1.0;
 };
-// One of each family; all compute types; keys and values as computed and packed.
+// One of each family; all compute types; keys and values as computed and
+// packed, all of them attended to and few.
 const std::vector<Model> kModels = {
     {"llama", ComputeType::kBF16},
     {"llama_tied", ComputeType::kF32},
@@ -86,6 +88,10 @@ const std::vector<Model> kModels = {
     {"llama_tied:int4", ComputeType::kBF16, DType::kU4G64},
     {"llama_tied:int4", ComputeType::kInt8, DType::kU4G64},
     {"mixtral:int8", ComputeType::kInt8, DType::kU8G64},
+    {"llama", ComputeType::kBF16, {}, 0.1},
+    {"gemma2", ComputeType::kF32, {}, 0.2},
+    {"qwen3", ComputeType::kBF16, DType::kU4G64, 0.1},
+    {"gemma3", ComputeType::kF32, DType::kU8G64, 0.2},
 };
 
 std::vector<size_t> NumChoices() {
@@ -102,6 +108,7 @@ std::string Describe(const std::vector<size_t>& run) {
   const Model& model = kModels[run[kModel]];
   std::string text = absl::StrCat(model.name, " in ", ComputeTypeName(model.compute_type));
   if (model.kv_type) text += std::string(" of ") + DTypeName(*model.kv_type);
+  if (model.sparse_attention < 1.0) text += absl::StrCat(" sparse ", model.sparse_attention);
   text += std::string(", weights ") + kShareNames[run[kWeights]];
   text += std::string(", kv ") + kShareNames[run[kKv]];
   text += std::string(", activations ") + kShareNames[run[kActivations]];
@@ -156,6 +163,7 @@ class TiersTest : public testing::Test {
     options.pack_path = TinyPackWithTokenizer(kModels[run[kModel]].name);
     options.compute_type = kModels[run[kModel]].compute_type;
     options.kv_type = kModels[run[kModel]].kv_type;
+    options.sparse_attention = kModels[run[kModel]].sparse_attention;
     options.num_threads = 2;
     options.memory_budget_bytes = 256 * kMiB;
     options.max_sweep_tokens = 64;

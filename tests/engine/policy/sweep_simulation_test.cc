@@ -125,6 +125,17 @@ TEST_F(SweepSimulationTest, LinksOfADeviceAreLanes) {
   EXPECT_LT(Lane(delegated, LaneId::kUpload), Lane(run, LaneId::kUpload));
 }
 
+TEST_F(SweepSimulationTest, SparseAttentionReadsAllKeysAndFewValues) {
+  UseGpu();
+  options_.tiers.kv = {0.0, 1.0};
+  options_.tiers.host_attention = true;
+  const double dense = Lane(Run(), LaneId::kHostAttention);
+  EXPECT_GT(dense, 0.0);
+  options_.sparse_attention = 0.1;
+  const double sparse = Lane(Run(), LaneId::kHostAttention);
+  EXPECT_NEAR(sparse, (1.0 + 0.1) / 2.0 * dense, 0.02 * dense);
+}
+
 TEST_F(SweepSimulationTest, KeysAndRowsOnDiskPassThroughAllLanes) {
   UseGpu();
   options_.tiers.kv = {0.3, 0.3};

@@ -22,6 +22,7 @@ EngineCall FullCall() {
   call.options.pack_path = "/models/a b";
   call.options.compute_type = ComputeType::kF32;
   call.options.kv_type = DType::kU4G64;
+  call.options.sparse_attention = 0.3;
   call.options.num_threads = 3;
   call.options.weight_budget_bytes = -1;
   call.options.disk_backend = DiskBackend::kThreads;
@@ -87,6 +88,7 @@ TEST(MessagesTest, ACallIsReadAsItWasWritten) {
   EXPECT_EQ(read.kind, CallKind::kApplyPlan);
   EXPECT_EQ(read.options.disk_backend, DiskBackend::kThreads);
   EXPECT_EQ(read.options.tiers.weights.host, 0.5);
+  EXPECT_EQ(read.options.sparse_attention, 0.3);
   const EngineRequest& request = read.requests[0];
   EXPECT_THAT(request.prompt, ElementsAre(1, -2, 3));
   EXPECT_EQ(request.generated_logprobs[0].top[1].token, 8);
