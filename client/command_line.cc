@@ -14,8 +14,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 
+#include "client/completion.h"
 #include "client/console.h"
 #include "client/job_text.h"
+#include "client/manual.h"
 #include "client/option_checks.h"
 #include "kernels/base/exit_code.h"
 #include "proto/nightshift/default_address.h"
@@ -23,10 +25,8 @@
 namespace nightshift {
 namespace {
 
-constexpr char kEnvironmentText[] =
-    "Environment: NIGHTSHIFT_ADDRESS (as --address), NIGHTSHIFT_TOKEN_FILE, NIGHTSHIFT_CA,\n"
-    "  NIGHTSHIFT_CLIENT_CERT, NIGHTSHIFT_CLIENT_KEY (likewise), NO_COLOR, TMPDIR (copy of piped "
-    "input).";
+constexpr char kDescription[] =
+    "Batch jobs for large language models: submit a file, get a file.";
 
 constexpr int64_t kDefaultListed = 50;
 constexpr double kMaxListed = 100'000;
@@ -68,6 +68,7 @@ struct Values {
   std::string order;
   std::string too_long;
   std::vector<std::string> labels;
+  std::string shell;
 };
 
 // With or without its "jobs/".
@@ -113,6 +114,12 @@ const NamesOf& TooLongNames() {
   return names;
 }
 
+// Of which only the names count.
+const NamesOf& ShellNames() {
+  static const NamesOf names = {{"bash", 1}, {"zsh", 2}, {"fish", 3}};
+  return names;
+}
+
 const NamesOf& OrderNames() {
   static const NamesOf names = {{"commit", v1::RESULT_ORDER_COMMIT},
                                 {"input", v1::RESULT_ORDER_INPUT}};
@@ -123,11 +130,17 @@ void AddTimeout(CLI::App& command, Values& values, const std::string& help) {
   command.add_option("--timeout", values.timeout, help)->type_name("DURATION")->check(IsDuration());
 }
 
-void AddJob(CLI::App& command, Values& values) {
-  command.add_option("job", values.line.job, "The job's name, as submit printed it")
-      ->required()
-      ->type_name("JOB")
-      ->check(IsNamed());
+CLI::Option& AddJob(CLI::App& command, Values& values) {
+  return *command.add_option("job", values.line.job, "The job's name, as submit printed it")
+              ->required()
+              ->type_name("JOB")
+              ->check(IsNamed());
+}
+
+// For some of all jobs.
+void AddLabelFilter(CLI::App& command, Values& values) {
+  command.add_option("--label", values.line.label, "Only jobs with this label")
+      ->type_name("KEY[=VALUE]");
 }
 
 void AddInput(CLI::App& command, Values& values) {
@@ -268,7 +281,7 @@ void AddJobOptions(CLI::App& command, Values& values) {
       .add_option(
           "--model", values.line.model,
           "Model of the daemon (not needed when it has one); run also takes the path of a pack")
-      ->type_name("NAME|PACK")
+      ->type_name("MODEL|PACK")
       ->group(group);
   command
       .add_option("--on-invalid-line", values.on_invalid_line,
@@ -442,8 +455,7 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   list.add_option("--state", values.state, "Only jobs in this state, such as running or failed")
       ->type_name("STATE")
       ->check(IsJobState());
-  list.add_option("--label", values.line.label, "Only jobs with this label")
-      ->type_name("KEY[=VALUE]");
+  AddLabelFilter(list, values);
   values.line.limit = kDefaultListed;
   list.add_option("--limit", values.line.limit, "At most so many")
       ->capture_default_str()
@@ -464,7 +476,7 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
       ->check(IsNamed());
   results.add_flag("--follow", values.line.follow, "Stay until the job has ended");
   results.add_flag("--partial", values.line.partial,
-                   "Of a job that has not ended: make OUTPUT of what there is, exit code 0");
+                   "Of a job that has not ended: make OUTPUT of what there is, exit code 8");
   results.add_option("--after", values.line.after_seq, "Skip the first N results")
       ->type_name("N")
       ->check(IsBetween(0, 1e15));
@@ -477,7 +489,12 @@ void DeclareJobCommands(CLI::App& app, Values& values) {
   results.add_flag("--token-ids", values.line.token_ids, "Token ids in plain result lines");
   AddTimeout(results, values, "With --follow: detach after this long, exit code 8");
 
-  AddJob(*app.add_subcommand("cancel", "End a job; what has finished stays"), values);
+  CLI::App& cancel = *app.add_subcommand("cancel", "End a job, or all; what has finished stays");
+  AddJob(cancel, values).required(false);
+  cancel.add_flag("--all", values.line.all, "Every job that has not ended; asks first");
+  AddLabelFilter(cancel, values);
+  cancel.add_flag("--yes", values.line.yes, "Do not ask");
+
   AddJob(*app.add_subcommand("pause", "Stop a job; it keeps what it has, resume lets it go on"),
          values);
   AddJob(*app.add_subcommand("resume", "Let a paused job go on"), values);
@@ -556,13 +573,27 @@ void DeclareServerCommands(CLI::App& app, Values& values) {
   }
 }
 
+// About the command line itself.
+void DeclareShellCommands(CLI::App& app, Values& values) {
+  app.add_subcommand("completion", "Print the script that lets a shell complete this command line")
+      ->add_option("shell", values.shell,
+                   "Each reads it in its own way: source <(nightshift completion bash), the same "
+                   "with zsh, nightshift completion fish | source")
+      ->required()
+      ->type_name("bash|zsh|fish")
+      ->check(IsOneOf(ShellNames()));
+  app.add_subcommand("man", "Print the manual page: nightshift man | man -l -");
+  app.add_subcommand("complete", "What may stand next, for shells")->group("");
+}
+
 void Declare(CLI::App& app, Values& values) {
   app.require_subcommand(1);
   app.fallthrough();
-  app.footer(absl::StrCat("\n", kExitCodesText, "\n", kEnvironmentText));
+  app.footer(absl::StrCat("\n", ExitCodesText(), "\n", EnvironmentText()));
   app.set_version_flag("--version", std::string("nightshift ") + NIGHTSHIFT_VERSION);
   app.add_option("--address", values.line.address,
                  "Where the daemon listens: unix:PATH or HOST:PORT")
+      ->type_name("ADDRESS")
       ->envname("NIGHTSHIFT_ADDRESS");
   for (const auto& [name, variable, target, help] :
        {std::tuple("--token-file", "NIGHTSHIFT_TOKEN_FILE", &values.line.credentials.token,
@@ -586,6 +617,7 @@ void Declare(CLI::App& app, Values& values) {
   DeclareJobCommands(app, values);
   DeclarePolicyCommands(app, values);
   DeclareServerCommands(app, values);
+  DeclareShellCommands(app, values);
 }
 
 Command CommandOf(const std::string& name) {
@@ -600,7 +632,8 @@ Command CommandOf(const std::string& name) {
       {"server", Command::kServerInfo}, {"policy", Command::kPolicyShow},
       {"bench", Command::kDaemonTool},  {"calibrate", Command::kDaemonTool},
       {"import", Command::kDaemonTool}, {"model", Command::kDaemonTool},
-      {"plan", Command::kDaemonTool},   {"make-token", Command::kDaemonTool}};
+      {"plan", Command::kDaemonTool},   {"make-token", Command::kDaemonTool},
+      {"complete", Command::kComplete}};
   return kCommands.at(name);
 }
 
@@ -804,6 +837,13 @@ std::string DocumentContradiction(const CommandLine& line) {
   return "";
 }
 
+std::string CancelContradiction(const CommandLine& line) {
+  if (line.all == !line.job.empty()) {
+    return line.all ? absl::StrCat("--all or ", line.job, ": one of them") : "name a job, or --all";
+  }
+  return !line.all && (line.yes || !line.label.empty()) ? "--label and --yes belong to --all" : "";
+}
+
 // Rules that one option alone does not show.
 std::string Contradiction(const CommandLine& line) {
   if (line.command == Command::kRun && line.private_daemon && line.model.empty()) {
@@ -822,6 +862,9 @@ std::string Contradiction(const CommandLine& line) {
   if (line.command == Command::kResults && line.follow && line.partial) {
     return "--partial takes what there is, --follow waits for the rest: one of them";
   }
+  if (line.command == Command::kCancel) {
+    return CancelContradiction(line);
+  }
   if (line.command == Command::kServerBackup && line.output == "-") {
     return "a backup is a folder and cannot go to standard output: name one";
   }
@@ -831,10 +874,40 @@ std::string Contradiction(const CommandLine& line) {
   return "";
 }
 
+// The words of `complete` are no command line of ours, apart from where the daemon is.
+ParsedCommandLine ParseComplete(const std::vector<std::string>& arguments) {
+  auto first = arguments.begin() + 1;
+  first += first != arguments.end() && *first == "--" ? 1 : 0;
+  const std::vector<std::string> words(first, arguments.end());
+  std::vector<std::string> known = GlobalOptionsIn(CommandLineHelp(), words);
+  known.push_back(arguments.front());
+  ParsedCommandLine parsed = ParseCommandLine(known);
+  if (parsed.command_line) {
+    parsed.command_line->words = words;
+  }
+  return parsed;
+}
+
+ParsedCommandLine PrintText(std::string text) {
+  ParsedCommandLine parsed;
+  parsed.output = std::move(text);
+  return parsed;
+}
+
 }  // namespace
 
+CommandHelp CommandLineHelp() {
+  CLI::App app(kDescription, "nightshift");
+  Values values;
+  Declare(app, values);
+  return HelpOf(app);
+}
+
 ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
-  CLI::App app("Batch jobs for large language models: submit a file, get a file.", "nightshift");
+  if (arguments.size() > 1 && arguments.front() == "complete") {
+    return ParseComplete(arguments);
+  }
+  CLI::App app(kDescription, "nightshift");
   Values values;
   Declare(app, values);
   const auto usage_error = [&](const std::string& what) {
@@ -858,6 +931,12 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
       return usage_error(absl::StrCat("unknown command or option '", unknown.front(), "'"));
     }
     return usage_error(error.what());
+  }
+  if (app.got_subcommand("man")) {
+    return PrintText(ManualPage(HelpOf(app)));
+  }
+  if (app.got_subcommand("completion")) {
+    return PrintText(CompletionScript(values.shell));
   }
   ParsedCommandLine parsed;
   parsed.command_line = Complete(app, values);

@@ -10,6 +10,7 @@
 
 #include "client/credentials.h"
 #include "client/evaluation_data.h"
+#include "kernels/base/command_help.h"
 
 #include "nightshift/v1/jobs.pb.h"
 
@@ -37,6 +38,7 @@ enum class Command {
   kServerDrain,
   kServerBackup,
   kDaemonTool,  // bench, import, make-token, model, plan: executed by nightshiftd
+  kComplete,    // for shells
 };
 
 // Documents in place of requests.
@@ -90,15 +92,19 @@ struct CommandLine {
   v1::ResultOrder order = v1::RESULT_ORDER_COMMIT;  // results
   bool force = false;                               // delete
   bool allow_missing = false;                       // delete
+  bool all = false;                                 // cancel: in place of a job
+  bool yes = false;                                 // cancel: do not ask
   bool undo = false;                                // server drain
-  std::string label;                                // list
+  std::string label;                                // list, cancel
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;   // list
   int64_t limit = 0;                                // list
   absl::Duration timeout = absl::InfiniteDuration();
   std::vector<std::string> tool_arguments;  // kDaemonTool: all of them, the tool's name first
+  std::vector<std::string> words;           // kComplete: the last one is to be completed
 };
 
-// Either a command line, or what to print and how to exit (--help, --version, a usage error).
+// Either a command line, or what to print and how to exit (--help, --version, man, completion, a
+// usage error).
 struct ParsedCommandLine {
   std::optional<CommandLine> command_line;
   int exit_code = 0;
@@ -108,5 +114,8 @@ struct ParsedCommandLine {
 
 // `arguments` without the name of the program. Reads NIGHTSHIFT_ADDRESS.
 ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments);
+
+// What the command line says of itself.
+CommandHelp CommandLineHelp();
 
 }  // namespace nightshift

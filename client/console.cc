@@ -2,12 +2,14 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <iostream>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -119,6 +121,20 @@ void Console::Error(const absl::Status& error, absl::string_view next_step) {
   const char* start = options_.color ? "\x1b[31m" : "";
   const char* end = options_.color ? "\x1b[0m" : "";
   WriteError(absl::StrCat("nightshift: ", start, "error:", end, " ", ErrorText(error, next_step)));
+}
+
+absl::StatusOr<bool> Console::Confirm(absl::string_view question, absl::string_view instead) {
+  if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(question, " nobody is at a terminal to be asked: give ", instead));
+  }
+  ClearLive();
+  (void)WriteAll(STDERR_FILENO, absl::StrCat("nightshift: ", OneLine(question), " [y/N] "),
+                 "standard error");
+  std::string answer;
+  std::getline(std::cin, answer);
+  absl::AsciiStrToLower(&answer);
+  return answer == "y" || answer == "yes";
 }
 
 void Console::ShowLive(absl::string_view text) {

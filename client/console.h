@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace nightshift {
@@ -32,6 +33,9 @@ class Console {
   void Note(absl::string_view text);
   // The error in one line: message, field, code and reason, next step. Also when quiet.
   void Error(const absl::Status& error, absl::string_view next_step);
+  // Asks on the terminal; true for y or yes. FAILED_PRECONDITION, naming `instead`, when standard
+  // input or standard error is no terminal: there is nobody to ask.
+  absl::StatusOr<bool> Confirm(absl::string_view question, absl::string_view instead);
   // Replaces the progress line; nothing unless live and not quiet.
   void ShowLive(absl::string_view text);
   void ClearLive();

@@ -1,7 +1,9 @@
 #include "client/job_commands.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -116,22 +118,71 @@ absl::StatusOr<ExitCode> Wait(Session& session) {
   return WaitAndReport(session, session.line().job);
 }
 
-// Changes the job's state and says what has become of it.
+// Says what has become of a job.
+absl::Status TellState(Session& session, const v1::Job& job) {
+  session.console().Note(absl::StrCat(job.name(), " is ", StateText(job.state()), ", ",
+                                      GroupedNumber(DoneOf(job.counts())), "/",
+                                      GroupedNumber(job.counts().total()), " done"));
+  return session.line().json ? session.console().Print(JobJson(job)) : absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> Change(Session& session,
                                 absl::StatusOr<v1::Job> (Client::*change)(const std::string&)) {
   RETURN_IF_ERROR(session.Connect(kShortPatience));
   ASSIGN_OR_RETURN(const v1::Job job, (session.client().*change)(session.line().job));
-  if (session.line().json) {
-    RETURN_IF_ERROR(session.console().Print(JobJson(job)));
+  RETURN_IF_ERROR(TellState(session, job));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<std::vector<std::string>> OpenJobs(Session& session) {
+  constexpr int64_t kAll = INT64_MAX;
+  std::vector<std::string> names;
+  for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_VALIDATING,
+                                   v1::JOB_STATE_RUNNING, v1::JOB_STATE_PAUSED}) {
+    v1::ListJobsRequest filter;
+    filter.set_state(state);
+    filter.set_label(session.line().label);
+    filter.set_view(v1::JOB_VIEW_BASIC);
+    ASSIGN_OR_RETURN(const auto jobs, session.client().ListJobs(filter, kAll));
+    for (const v1::Job& job : jobs) {
+      names.push_back(job.name());
+    }
   }
-  session.console().Note(absl::StrCat(job.name(), " is ", StateText(job.state()), ", ",
-                                      GroupedNumber(DoneOf(job.counts())), "/",
-                                      GroupedNumber(job.counts().total()), " done"));
+  return names;
+}
+
+absl::StatusOr<ExitCode> CancelAll(Session& session) {
+  RETURN_IF_ERROR(session.Connect(kShortPatience));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, OpenJobs(session));
+  const std::string jobs =
+      names.size() == 1
+          ? names.front()
+          : absl::StrCat(GroupedNumber(static_cast<int64_t>(names.size())), " jobs");
+  if (!names.empty() && !session.line().yes) {
+    ASSIGN_OR_RETURN(const bool agreed,
+                     session.console().Confirm(absl::StrCat("cancel ", jobs, "?"), "--yes"));
+    if (!agreed) {
+      session.console().Note("nothing is cancelled");
+      return ExitCode::kOther;
+    }
+  }
+  int64_t num_cancelled = 0;
+  for (const std::string& name : names) {
+    const absl::StatusOr<v1::Job> job = session.client().CancelJob(name);
+    // It may have ended, or been deleted, since it was listed.
+    if (absl::IsFailedPrecondition(job.status()) || absl::IsNotFound(job.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(job.status());
+    RETURN_IF_ERROR(TellState(session, *job));
+    ++num_cancelled;
+  }
+  session.console().Note(absl::StrCat("cancelled ", GroupedNumber(num_cancelled), " jobs"));
   return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> Cancel(Session& session) {
-  return Change(session, &Client::CancelJob);
+  return session.line().all ? CancelAll(session) : Change(session, &Client::CancelJob);
 }
 
 absl::StatusOr<ExitCode> Pause(Session& session) {
@@ -160,6 +211,9 @@ absl::StatusOr<ExitCode> Delete(Session& session) {
   const CommandLine& line = session.line();
   RETURN_IF_ERROR(session.Connect(kShortPatience));
   RETURN_IF_ERROR(session.client().DeleteJob(line.job, line.force, line.allow_missing));
+  if (line.json) {
+    RETURN_IF_ERROR(session.console().Print(DeletedJson(line.job)));
+  }
   session.console().Note(absl::StrCat(
       line.job, line.allow_missing ? " is gone: it was deleted now, or was not there"
                                    : " is deleted, with its input and results"));

@@ -458,6 +458,18 @@ std::string JobJson(const v1::Job& job) {
                {"labels", labels}});
 }
 
+std::string DeletedJson(const std::string& job) {
+  return Line({{"name", job}, {"deleted", true}});
+}
+
+std::string BackupJson(const std::string& folder, const v1::BackupResponse& copied) {
+  return Line({{"folder", folder}, {"jobs", copied.jobs()}, {"bytes", copied.bytes()}});
+}
+
+std::string FileJson(const std::string& path, int64_t bytes) {
+  return Line({{"file", path}, {"bytes", bytes}});
+}
+
 std::string ModelJson(const v1::Model& model) {
   return Line({{"name", model.name()},
                {"architecture", model.architecture()},

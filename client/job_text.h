@@ -2,6 +2,7 @@
 // Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
 
 // One line of JSON each; counts are numbers, times RFC 3339, absent parts null.
 std::string JobJson(const v1::Job& job);
+std::string DeletedJson(const std::string& job);
+std::string BackupJson(const std::string& folder, const v1::BackupResponse& copied);
+std::string FileJson(const std::string& path, int64_t bytes);  // that was written
 std::string ModelJson(const v1::Model& model);
 std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& address);
 

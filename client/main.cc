@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "client/command_line.h"
+#include "client/complete_command.h"
 #include "client/console.h"
 #include "client/daemon_binary.h"
 #include "client/evaluate_command.h"
@@ -84,6 +85,8 @@ ExitCode Execute(const CommandLine& line, Console& console) {
       return ServerDrainCommand(line, console);
     case Command::kServerBackup:
       return ServerBackupCommand(line, console);
+    case Command::kComplete:
+      return CompleteCommand(line, console);
     case Command::kDaemonTool:
       return ExecuteTool(line, console);
   }

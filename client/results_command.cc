@@ -75,9 +75,17 @@ absl::StatusOr<ExitCode> Results(Session& session, int64_t& last_seq) {
   if (!is_whole) {
     return Unfinished(session, job, last_seq);
   }
-  const ExitCode code =
-      ReportOutcome(session, job, file == nullptr ? "" : line.output, outcome.first_failure);
-  return outcome.end.job_ended ? code : ExitCode::kOk;
+  if (line.json && file != nullptr) {
+    RETURN_IF_ERROR(session.console().Print(JobJson(job)));
+  }
+  if (outcome.end.job_ended) {
+    return ReportOutcome(session, job, file == nullptr ? "" : line.output, outcome.first_failure);
+  }
+  session.console().Note(absl::StrCat(job.name(), " is ", StateText(job.state()), ": ",
+                                      GroupedNumber(last_seq), " of ",
+                                      GroupedNumber(job.counts().total()), " results",
+                                      file == nullptr ? "" : " in " + line.output));
+  return ExitCode::kUnavailable;
 }
 
 }  // namespace

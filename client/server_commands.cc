@@ -55,6 +55,9 @@ absl::Status ServerTimeline(Session& session) {
     return session.console().Print(trace);
   }
   RETURN_IF_ERROR(WriteNewFile(path, trace));
+  if (session.line().json) {
+    RETURN_IF_ERROR(session.console().Print(FileJson(path, static_cast<int64_t>(trace.size()))));
+  }
   session.console().Note(absl::StrCat("wrote ", path, ", ",
                                       ByteSize(static_cast<int64_t>(trace.size())),
                                       "; open it in chrome://tracing or ui.perfetto.dev"));
@@ -83,6 +86,9 @@ absl::Status ServerBackup(Session& session) {
   }
   RETURN_IF_ERROR(session.Connect(kShortPatience));
   ASSIGN_OR_RETURN(const v1::BackupResponse copied, session.client().Backup(folder.string()));
+  if (session.line().json) {
+    RETURN_IF_ERROR(session.console().Print(BackupJson(folder.string(), copied)));
+  }
   session.console().Note(absl::StrCat("wrote ", folder.string(), ": ", GroupedNumber(copied.jobs()),
                                       " jobs, ", ByteSize(copied.bytes()),
                                       "; restore it with nightshiftd --state-dir"));

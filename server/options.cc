@@ -16,9 +16,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
+#include "kernels/base/command_help.h"
 #include "kernels/base/exit_code.h"
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
+#include "server/manual.h"
 #include "server/memory_limit.h"
 #include "server/plan_flags.h"
 #include "server/security/listen_address.h"
@@ -73,7 +75,7 @@ class Declaration {
  public:
   Declaration(CommandLine& line, Written& written)
       : app_("Runs batch jobs of language models that do not fit in memory.", "nightshiftd") {
-    app_.footer(kExitCodesText);
+    app_.footer(ExitCodesText());
     DeclareServing(line.options, written);
     DeclareImport(line, written);
     DeclareModelTools(line);
@@ -81,6 +83,7 @@ class Declaration {
     DeclareCalibrate(line, written);
     DeclarePlan(line.plan, written.plan);
     DeclareMakeToken(line.make_token);
+    man_ = app_.add_subcommand("man", "Prints the manual page: nightshiftd man | man -l -");
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
     }
@@ -128,6 +131,7 @@ class Declaration {
   bool makes_token() const { return make_token_->parsed(); }
   bool shows() const { return show_->parsed(); }
   bool verifies() const { return verify_->parsed(); }
+  bool prints_manual() const { return man_->parsed(); }
 
  private:
   // A key of flags, environment and file. `value` tells it as it is in effect.
@@ -485,6 +489,7 @@ class Declaration {
   CLI::App* make_token_ = nullptr;
   CLI::App* show_ = nullptr;
   CLI::App* verify_ = nullptr;
+  CLI::App* man_ = nullptr;
   std::vector<std::pair<std::string, std::function<std::string()>>> values_;
   std::vector<std::string> flags_;  // as the caller wrote them
   std::vector<std::string> from_environment_;
@@ -639,7 +644,7 @@ Command ChooseCommand(const Declaration& declaration, const Written& written) {
   if (declaration.verifies()) {
     return Command::kModelVerify;
   }
-  if (written.version) {
+  if (written.version || declaration.prints_manual()) {
     return Command::kPrintText;
   }
   if (written.check_config) {
@@ -718,7 +723,8 @@ absl::StatusOr<CommandLine> ReadCommandLine(int argc, const char* const* argv) {
     return absl::InvalidArgumentError(error.what());
   }
   line.command = ChooseCommand(declaration, written);
-  line.text = kVersionText;
+  line.text =
+      declaration.prints_manual() ? DaemonManualPage(HelpOf(declaration.app())) : kVersionText;
   const bool serves = line.command == Command::kServe || line.command == Command::kCheckConfig ||
                       line.command == Command::kPrintConfig;
   if (serves) {

@@ -64,7 +64,7 @@ std::vector<Rule> LibraryRules() {
       {"isa-l", {"kernels/base/"}},
       {"openssl/", {"server/security/", "client/", "tests/"}},
       {"sqlite3", {"server/store/", "tests/server/store/"}},
-      {"CLI/", {"server/options", "server/tools/", "client/"}},
+      {"CLI/", {"kernels/base/command_help", "server/options", "server/tools/", "client/", "tests/"}},
       {"systemd/", {"server/daemon"}},
       {"hwy/", {"kernels/cpu/", "tests/kernels/", "tests/bench/"}},
       {"oneapi/", {"tests/bench/"}},

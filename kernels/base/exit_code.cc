@@ -1,6 +1,25 @@
 #include "kernels/base/exit_code.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace nightshift {
+
+std::string ExitCodesText() {
+  constexpr size_t kColumns = 96;
+  std::string text;
+  std::string line = "Exit codes:";
+  for (const ExitCodeMeaning& each : kExitCodes) {
+    const bool is_last = each.code == ExitCode::kInterrupted;
+    const std::string item =
+        absl::StrCat(" ", static_cast<int>(each.code), " ", each.meaning, is_last ? "." : ",");
+    if (line.size() + item.size() > kColumns) {
+      absl::StrAppend(&text, line, "\n");
+      line.assign(1, ' ');
+    }
+    line += item;
+  }
+  return text + line;
+}
 
 ExitCode ExitCodeOf(const absl::Status& error) {
   switch (error.code()) {

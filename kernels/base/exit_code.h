@@ -2,6 +2,8 @@
 // scripts.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace nightshift {
@@ -22,12 +24,29 @@ enum class ExitCode : int {
   kInterrupted = 130,
 };
 
-// The table, as help texts show it.
-inline constexpr char kExitCodesText[] =
-    R"(Exit codes: 0 all requests succeeded, 1 other, 2 usage, 3 finished with failed requests,
-  4 job failed, 5 job cancelled or expired, 6 job, model or file not found, 7 not allowed,
-  8 daemon unavailable, not in time, or job not finished, 9 input invalid or damaged,
-  10 disk full or a budget too small, 78 configuration of the daemon, 130 interrupted.)";
+struct ExitCodeMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+
+inline constexpr ExitCodeMeaning kExitCodes[] = {
+    {ExitCode::kOk, "all requests succeeded"},
+    {ExitCode::kOther, "other"},
+    {ExitCode::kUsage, "usage"},
+    {ExitCode::kFailedRequests, "finished with failed requests"},
+    {ExitCode::kJobFailed, "job failed"},
+    {ExitCode::kJobStopped, "job cancelled or expired"},
+    {ExitCode::kNotFound, "job, model or file not found"},
+    {ExitCode::kAuth, "not allowed"},
+    {ExitCode::kUnavailable, "daemon unavailable, not in time, or job not finished"},
+    {ExitCode::kInputInvalid, "input invalid or damaged"},
+    {ExitCode::kQuotaOrDisk, "disk full or a budget too small"},
+    {ExitCode::kConfig, "configuration of the daemon"},
+    {ExitCode::kInterrupted, "interrupted"},
+};
+
+// The table, as help texts show it: lines of at most 96 columns.
+std::string ExitCodesText();
 
 // Of a command that ended with this error.
 ExitCode ExitCodeOf(const absl::Status& error);
