@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from e2e_lib import (NIGHTSHIFT, ROOT, EndToEndTest, client_environment, read_rows, run_client,
-                     smollm2_pack)
+                     smollm2_pack, start_client)
 
 FAILED_REQUESTS = 3
 INPUT_INVALID = 9
@@ -113,7 +113,16 @@ class DocumentsTest(EndToEndTest):
         merge = self.write("merge.txt", "Make one text of:\n{{output}}")
         options = ["--max-prompt-tokens", 100, "--too-long", "split", "--merge", merge,
                    "--min-tokens", 24]
+        # A command that is killed leaves no file, and the same one goes on with its job.
+        with start_client("run", "--template", self.ask, "--output", self.folder / "out.jsonl",
+                          "--input", f"{self.inbox}/*.txt", "--max-tokens", 24, *options,
+                          address=self.served.address) as killed:
+            accepted = next(line for line in killed.stderr if " accepted: " in line)
+            killed.kill()
+        self.assertFalse((self.folder / "out.jsonl").exists())
         rows, done = self.run_documents(*options, exit_code=FAILED_REQUESTS, max_tokens=24)
+        self.assertIn(self.jobs()[-1] + " accepted: ", accepted)
+        self.assertIn(self.jobs()[-1], done.stderr)
         self.assertEqual(list(rows), sorted(path.name for path in self.inbox.iterdir()))
         self.assertEqual([row["index"] for row in rows.values()], list(range(5)))
         self.assertGreater(rows["long.txt"]["metadata"]["merged_parts"], 4)
@@ -121,6 +130,7 @@ class DocumentsTest(EndToEndTest):
         self.assertEqual(rows["empty.txt"]["error"]["code"], "document_empty")
         levels = len(self.jobs())
         self.assertGreater(levels, 2, done.stderr)
+        self.assertEqual(done.stderr.count("merging "), levels - 1)
         again, _ = self.run_documents(*options, exit_code=FAILED_REQUESTS, max_tokens=24)
         self.assertEqual(again, rows)
         self.assertEqual(len(self.jobs()), levels)
