@@ -61,6 +61,8 @@ struct Values {
   std::string against_compute_type;
   std::string kv_type;
   std::string against_kv_type;
+  std::optional<double> sparse_attention;
+  std::optional<double> against_sparse_attention;
   std::string weight_type;
   std::string completion_window;
   std::string not_before;
@@ -275,6 +277,11 @@ void AddSampling(CLI::App& command, Values& values) {
       ->group(group);
 }
 
+CLI::Option* AddSparseAttention(CLI::App& command, const std::string& name,
+                                std::optional<double>& value, const std::string& help) {
+  return command.add_option(name, value, help)->type_name("SHARE")->check(IsShare());
+}
+
 void AddJobOptions(CLI::App& command, Values& values) {
   const char* group = "Job";
   command
@@ -303,6 +310,10 @@ void AddJobOptions(CLI::App& command, Values& values) {
                   "daemon's)")
       ->type_name("none|int8|int4|auto")
       ->check(IsOneOf(CompressionNames()))
+      ->group(group);
+  AddSparseAttention(command, "--sparse-attention", values.sparse_attention,
+                     "Of the values in a context, those that generated tokens add up: less work, other "
+                     "numbers (the daemon's; 1: all)")
       ->group(group);
   command
       .add_option("--weight-type", values.weight_type,
@@ -417,6 +428,10 @@ void DeclareEvaluate(CLI::App& app, Values& values) {
                   "Keys and values of the other one (the daemon's)")
       ->type_name("none|int8|int4|auto")
       ->check(IsOneOf(CompressionNames()));
+  AddSparseAttention(evaluate, "--sparse-attention", values.sparse_attention,
+                     "Of the values, those that MODEL adds up for scored words (the daemon's)");
+  AddSparseAttention(evaluate, "--against-sparse-attention", values.against_sparse_attention,
+                     "The same of the other one (the daemon's)");
   evaluate.add_option("--window", values.line.windows.window_words, "perplexity: words of a row")
       ->capture_default_str()
       ->type_name("N")
@@ -710,6 +725,9 @@ void FillSpec(const Values& values, v1::JobSpec& spec) {
     spec.mutable_compression()->set_kv(compression(values.kv_type));
     spec.mutable_compression()->set_weights(compression(values.weight_type));
   }
+  if (values.sparse_attention) {
+    spec.set_sparse_attention(*values.sparse_attention);
+  }
   if (!values.completion_window.empty()) {
     const absl::Duration window = *ParseDurationText(values.completion_window);
     spec.mutable_completion_window()->set_seconds(absl::ToInt64Seconds(window));
@@ -774,6 +792,7 @@ CommandLine Complete(const CLI::App& app, Values values) {
       EnumeratorOf(ComputeTypeNames(), values.against_compute_type));
   line.against_kv_type = static_cast<v1::CompressionChoice>(
       EnumeratorOf(CompressionNames(), values.against_kv_type));
+  line.against_sparse_attention = values.against_sparse_attention;
   FillSpec(values, line.spec);
   if (line.command == Command::kDaemonTool) {
     line.tool_arguments = command.remaining();
@@ -803,6 +822,9 @@ std::string EvaluateContradiction(const CommandLine& line) {
   }
   if (line.against.empty() && line.against_kv_type != v1::COMPRESSION_CHOICE_UNSPECIFIED) {
     return "--against-kv-type needs --against";
+  }
+  if (line.against.empty() && line.against_sparse_attention) {
+    return "--against-sparse-attention needs --against";
   }
   return "";
 }

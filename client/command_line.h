@@ -80,6 +80,7 @@ struct CommandLine {
   std::string against;  // a second model; empty: none
   v1::ComputeTypeChoice against_compute_type = v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED;
   v1::CompressionChoice against_kv_type = v1::COMPRESSION_CHOICE_UNSPECIFIED;
+  std::optional<double> against_sparse_attention;  // nothing: the daemon's
 
   bool token_ids = false;                           // run, results
   bool private_daemon = false;                      // run, evaluate

@@ -33,6 +33,7 @@ struct Configuration {
   std::string model;
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_UNSPECIFIED;
   v1::CompressionChoice kv_type = v1::COMPRESSION_CHOICE_UNSPECIFIED;
+  std::optional<double> sparse_attention = {};
 };
 
 class Evaluation {
@@ -54,17 +55,21 @@ class Evaluation {
       const ExitCode code = Score({.option = "--against",
                                    .model = line_.against,
                                    .compute_type = line_.against_compute_type,
-                                   .kv_type = line_.against_kv_type},
+                                   .kv_type = line_.against_kv_type,
+                                   .sparse_attention = line_.against_sparse_attention},
                                   *report_.reference);
       if (code != ExitCode::kOk) {
         return code;
       }
     }
-    const ExitCode code = Score({.option = "MODEL",
-                                 .model = line_.model,
-                                 .compute_type = line_.spec.compute_type(),
-                                 .kv_type = line_.spec.compression().kv()},
-                                report_.model);
+    Configuration model = {.option = "MODEL",
+                           .model = line_.model,
+                           .compute_type = line_.spec.compute_type(),
+                           .kv_type = line_.spec.compression().kv()};
+    if (line_.spec.has_sparse_attention()) {
+      model.sparse_attention = line_.spec.sparse_attention();
+    }
+    const ExitCode code = Score(model, report_.model);
     return code == ExitCode::kOk ? Conclude() : code;
   }
 
@@ -151,6 +156,10 @@ class Evaluation {
     line.spec.clear_compression();
     if (configuration.kv_type != v1::COMPRESSION_CHOICE_UNSPECIFIED) {
       line.spec.mutable_compression()->set_kv(configuration.kv_type);
+    }
+    line.spec.clear_sparse_attention();
+    if (configuration.sparse_attention) {
+      line.spec.set_sparse_attention(*configuration.sparse_attention);
     }
     line.spec.mutable_sampling()->set_max_output_tokens(0);  // for whoever plans the job
     (*line.spec.mutable_labels())["evaluate"] =

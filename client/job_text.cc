@@ -419,6 +419,11 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "keys, values",
            absl::StrCat(info.kv_type(),
                         info.allow_lossy() ? "; auto may be int8 or int4" : "; auto is none"));
+  if (info.sparse_attention() > 0.0 && info.sparse_attention() < 1.0) {
+    AddField(text, "attention",
+             absl::StrCat("generated tokens attend to ", info.sparse_attention(),
+                          " of the values, unless a job says otherwise"));
+  }
   if (!info.bottleneck().empty()) {
     AddField(text, "bottleneck", info.bottleneck());
   }
@@ -506,6 +511,7 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                {"loaded_model", info.loaded_model()},
                {"kv_type", info.kv_type()},
                {"allow_lossy", info.allow_lossy()},
+               {"sparse_attention", info.sparse_attention()},
                {"bottleneck", info.bottleneck()},
                {"planning", PlanningJson(info.planning())},
                {"features", features},

@@ -145,6 +145,7 @@ Json PolicyToJson(const v1::Policy& policy) {
                   {"attention", policy.attention()},
                   {"compute_type", policy.compute_type()},
                   {"kv_type", policy.kv_type()},
+                  {"sparse_attention", policy.sparse_attention()},
                   {"weights", policy.weights()},
                   {"shares", shares},
                   {"is_default", policy.is_default()},
@@ -170,6 +171,12 @@ std::string AlternativeText(const v1::PolicyAlternative& alternative) {
                                100 * alternative.slowdown(), alternative.why());
 }
 
+// Nothing where all values are attended to.
+std::string SparseText(const v1::Policy& policy) {
+  const bool is_sparse = policy.sparse_attention() > 0.0 && policy.sparse_attention() < 1.0;
+  return is_sparse ? absl::StrCat(", sparse attention ", policy.sparse_attention()) : "";
+}
+
 }  // namespace
 
 std::string PolicyText(const v1::Policy& policy) {
@@ -179,7 +186,8 @@ std::string PolicyText(const v1::Policy& policy) {
                                   : absl::StrCat(policy.model(), ", ", policy.compute_type(),
                                                  policy.kv_type().starts_with("int")
                                                      ? ", keys and values " + policy.kv_type()
-                                                     : ""));
+                                                     : "",
+                                                 SparseText(policy)));
   if (!policy.reason().empty()) {
     AddField(text, "no plan", policy.reason());
   }

@@ -1,5 +1,6 @@
 #include "server/compression.h"
 
+#include "engine/engine.h"
 #include "kernels/group_format.h"
 
 namespace nightshift {
@@ -28,6 +29,10 @@ std::optional<DType> KvTypeOf(v1::CompressionChoice choice) {
     default:
       return std::nullopt;
   }
+}
+
+double SparseAttentionOf(const v1::JobSpec& spec) {
+  return IsSparseAttention(spec.sparse_attention()) ? spec.sparse_attention() : 1.0;
 }
 
 v1::CompressionChoice CompressionOf(DType weights) {

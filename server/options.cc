@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
+#include "engine/engine.h"
 #include "kernels/base/command_help.h"
 #include "kernels/base/exit_code.h"
 #include "kernels/base/status_macros.h"
@@ -178,6 +179,10 @@ class Declaration {
     AddText("compute-type", written.compute_type, "of jobs that do not say: f32, bf16 or int8");
     AddText("kv-type", written.kv_type,
             "of keys and values of jobs that do not say: none (as computed), int8, int4 or auto");
+    Add("sparse-attention", options.sparse_attention,
+        "of jobs that do not say: the share of values, above 0, that generated tokens attend to; 1: "
+        "all",
+        [&options] { return absl::StrCat(options.sparse_attention); });
     AddText("allow-lossy", written.allow_lossy,
             "yes: auto may choose int8 or int4 where a plan says that is faster; no: auto is none");
     AddNumber("max-block-requests", options.max_block_requests,
@@ -372,6 +377,9 @@ class Declaration {
     bench_->add_option("--compute-type", written.compute_type, "f32, bf16 or int8")
         ->capture_default_str();
     bench_->add_option("--kv-type", written.kv_type, "none, int8 or int4")->capture_default_str();
+    bench_->add_option("--sparse-attention", engine.sparse_attention,
+                       "share of values, above 0, that generated tokens attend to; 1: all")
+        ->capture_default_str();
   }
 
   void DeclareCalibrate(CommandLine& line, Written& written) {
@@ -522,6 +530,13 @@ absl::StatusOr<bool> ReadYesOrNo(const char* key, const std::string& text) {
   return text == "yes";
 }
 
+absl::Status CheckSparseAttention(double share) {
+  return IsSparseAttention(share)
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(absl::StrCat("--sparse-attention is ", share,
+                                                       ", must be above 0 and at most 1"));
+}
+
 // Fills what is written in another form, and what has a default of the machine.
 absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(
@@ -541,6 +556,7 @@ absl::Status Resolve(const Written& written, Options& options) {
   ASSIGN_OR_RETURN(options.allow_lossy, ReadYesOrNo("allow-lossy", written.allow_lossy));
   ASSIGN_OR_RETURN(options.allow_token_only,
                    ReadYesOrNo("allow-token-only", written.allow_token_only));
+  RETURN_IF_ERROR(CheckSparseAttention(options.sparse_attention));
   TierFlags tiers = written.tiers;
   if (tiers.spill_folder.empty()) {
     tiers.spill_folder = options.state_directory;
@@ -569,6 +585,7 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
   ASSIGN_OR_RETURN(const v1::CompressionChoice kv_type,
                    ReadKvType(written.kv_type, /*may_be_auto=*/false));
   engine.kv_type = KvTypeOf(kv_type);
+  RETURN_IF_ERROR(CheckSparseAttention(engine.sparse_attention));
   ASSIGN_OR_RETURN(engine.tiers, ReadTierFlags(written.tiers));
   if (!written.disk_backend.empty()) {
     for (const DiskBackend backend : {DiskBackend::kIoUring, DiskBackend::kThreads}) {

@@ -38,6 +38,7 @@ struct Options {
   int64_t threads = 0;  // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;
   v1::CompressionChoice kv_type = v1::COMPRESSION_CHOICE_NONE;  // of jobs that do not say
+  double sparse_attention = 1.0;  // of jobs that do not say, as EngineOptions
   bool allow_lossy = false;  // whether "auto" may choose what changes numbers
   int64_t max_block_requests = 256;   // requests that the engine holds at one time
   int64_t max_sweep_tokens = 2048;    // of all spans of a sweep

@@ -118,6 +118,7 @@ v1::ServerInfo MakeInfo(const Options& options, const RpcLimits& limits, const s
   *info.mutable_limits() = MakeLimits(limits);
   info.set_memory_budget_bytes(options.memory_budget_bytes);
   info.set_kv_type(CompressionName(options.kv_type));
+  info.set_sparse_attention(options.sparse_attention);
   info.set_allow_lossy(options.allow_lossy);
   DiskQueueOptions probe;
   probe.depth = 1;
@@ -281,6 +282,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .jobs_prefix = "jobs",
       .default_compute_type = ChoiceOf(options.compute_type),
       .default_kv_type = options.kv_type,
+      .default_sparse_attention = options.sparse_attention,
       .allow_lossy = options.allow_lossy,
       .runner_status = [this] { return runner_->status(); },
       .timeline = [this] { return runner_->timeline(); },

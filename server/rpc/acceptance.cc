@@ -173,6 +173,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
       submission.spec, {.model = model.name,
                         .compute_type = context_.default_compute_type,
                         .compression = std::move(compression),
+                        .sparse_attention = context_.default_sparse_attention,
                         .seed = DrawSeed(),
                         .most_priority = context_.tenants.QuotaOf(submission.tenant).priority});
   ASSIGN_OR_RETURN(const std::unique_ptr<InputScan> scan,

@@ -17,7 +17,11 @@ v1::CompressionChoice ChooseKv(const v1::JobSpec& spec, const CatalogModel& mode
                                const RpcContext& rpc) {
   const ComputeType compute = ComputeTypeOf(
       spec.compute_type(), ComputeTypeOf(rpc.default_compute_type, ComputeType::kBF16));
-  const ModelKey key = {.model = model.name, .compute_type = compute};
+  const ModelKey key = {.model = model.name,
+                        .compute_type = compute,
+                        .sparse_attention = spec.has_sparse_attention()
+                                                ? spec.sparse_attention()
+                                                : rpc.default_sparse_attention};
   WorkloadProfile workload;
   workload.classes = {{.prompt_tokens = std::clamp<int64_t>(model.context_tokens / 2, 1, 512),
                        .output_tokens = std::clamp<int64_t>(model.context_tokens / 4, 0, 128),

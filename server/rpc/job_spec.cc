@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
+#include "engine/engine.h"
 #include "kernels/base/status_macros.h"
 #include "server/input/request_check.h"
 #include "server/input/rpc_error.h"
@@ -96,6 +97,11 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64
     violation.field = "spec.sampling." + violation.field;
     violations.push_back(std::move(violation));
   }
+  if (spec.has_sparse_attention() && !IsSparseAttention(spec.sparse_attention())) {
+    violations.push_back({"spec.sparse_attention",
+                          absl::StrCat("is ", spec.sparse_attention(),
+                                       ", must be above 0 and at most 1 (all values)")});
+  }
   const bool is_out_of_range = !violations.empty();
   if (std::string refused = CheckPromptOptions(spec.prompt_options()); !refused.empty()) {
     violations.push_back({"spec.prompt_options.chat_template_kwargs", std::move(refused)});
@@ -137,6 +143,9 @@ v1::JobSpec ResolveSpec(v1::JobSpec spec, const SpecDefaults& defaults) {
     spec.set_compute_type(defaults.compute_type);
   }
   *spec.mutable_compression() = defaults.compression;
+  if (!spec.has_sparse_attention()) {
+    spec.set_sparse_attention(defaults.sparse_attention);
+  }
   if (spec.max_attempts() == 0) {
     spec.set_max_attempts(kDefaultAttempts);
   }

@@ -23,6 +23,7 @@ struct SpecDefaults {
   absl::string_view model;  // as the catalog names it
   v1::ComputeTypeChoice compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   v1::Compression compression = {};  // resolved (rpc/compression.h)
+  double sparse_attention = 1.0;
   uint64_t seed = 0;                 // drawn
   int32_t most_priority = v1::PRIORITY_HIGH;  // of the tenant: of a job that does not say, too
 };

@@ -42,7 +42,8 @@ absl::StatusOr<Subject> SubjectOfJob(const std::string& tenant, const std::strin
   Subject subject;
   subject.key = ModelKey{.model = record->model,
                          .compute_type = ComputeTypeOf(spec.compute_type(), DefaultType(rpc)),
-                         .kv_type = KvTypeOf(spec.compression().kv())};
+                         .kv_type = KvTypeOf(spec.compression().kv()),
+                         .sparse_attention = SparseAttentionOf(spec)};
   if (IsTerminal(record->state)) {
     subject.ended =
         absl::StrCat("job ", JobName(key), " has ended; its report tells what was predicted of it");
@@ -86,6 +87,7 @@ PolicyState PresentState(const Subject& subject, const RpcContext& rpc) {
   state.model = subject.key->model;
   state.compute_type = subject.key->compute_type;
   state.kv_type = subject.key->kv_type;
+  state.sparse_attention = subject.key->sparse_attention;
   state.hardware = present->hardware;
   state.stale = present->stale;
   state.reason = !subject.ended.empty() ? subject.ended
@@ -158,7 +160,8 @@ absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicyCall::Explain() {
     } else {
       subject.key = ModelKey{.model = present->model,
                              .compute_type = present->compute_type,
-                             .kv_type = present->kv_type};
+                             .kv_type = present->kv_type,
+                             .sparse_attention = present->sparse_attention};
     }
   }
   absl::StatusOr<PolicyState> state = rpc_.plan_for(*subject.key, workload, {});

@@ -111,6 +111,7 @@ v1::Policy MakePolicy(const PolicyState& state) {
     policy.set_compute_type(ComputeTypeName(state.compute_type));
     policy.set_kv_type(state.kv_type ? KvTypeName(*state.kv_type)
                                      : ComputeTypeName(state.compute_type));
+    policy.set_sparse_attention(state.sparse_attention);
   }
   if (state.hardware != nullptr) {
     FillHardware(state, *policy.mutable_hardware());

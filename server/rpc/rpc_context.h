@@ -61,6 +61,7 @@ struct RpcContext {
   std::string jobs_prefix;        // of jobs_directory, relative to the state directory
   v1::ComputeTypeChoice default_compute_type = v1::COMPUTE_TYPE_CHOICE_BF16;
   v1::CompressionChoice default_kv_type = v1::COMPRESSION_CHOICE_NONE;
+  double default_sparse_attention = 1.0;
   bool allow_lossy = false;
   std::function<RunnerStatus()> runner_status;
   std::function<std::vector<StepTimes>()> timeline;  // Runner::timeline

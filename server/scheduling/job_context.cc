@@ -59,7 +59,7 @@ JobContextPtr MakeJobContext(const JobRecord& job, const std::string& state_dire
   context->priority = job.priority;
   context->create_time_us = job.create_time_us;
   context->key = {job.model, ComputeTypeOf(spec.compute_type(), default_compute_type),
-                  KvTypeOf(spec.compression().kv())};
+                  KvTypeOf(spec.compression().kv()), SparseAttentionOf(spec)};
   context->input_format = job.input_format;
   context->max_attempts = spec.max_attempts() > 0 ? spec.max_attempts() : kDefaultMaxAttempts;
   context->rejects_invalid = spec.on_invalid_line() == v1::ON_INVALID_LINE_REJECT_JOB;

@@ -23,6 +23,7 @@ struct ModelKey {
   std::string model;
   ComputeType compute_type = ComputeType::kBF16;
   std::optional<DType> kv_type = {};  // of keys and values that are packed
+  double sparse_attention = 1.0;      // as EngineOptions
 
   friend auto operator<=>(const ModelKey&, const ModelKey&) = default;
 };

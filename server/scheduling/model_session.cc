@@ -18,6 +18,7 @@ absl::StatusOr<EngineOptions> ModelSession::OptionsFor(const ModelKey& key,
   engine_options.pack_path = model->path;
   engine_options.compute_type = key.compute_type;
   engine_options.kv_type = key.kv_type;
+  engine_options.sparse_attention = key.sparse_attention;
   return engine_options;
 }
 

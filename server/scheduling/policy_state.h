@@ -18,6 +18,7 @@ struct PolicyState {
   std::string model;  // empty: none is loaded
   ComputeType compute_type = ComputeType::kBF16;
   std::optional<DType> kv_type;  // of keys and values that are packed
+  double sparse_attention = 1.0;  // as EngineOptions
   DType weights = DType::kBF16;  // of most of its bytes
   // Of its weights as the plan places them: on the device (all memory where there is only one), on
   // the host, on disk.

@@ -85,6 +85,7 @@ absl::StatusOr<PolicyState> PlanOtherWork(const std::string& model, const Engine
   state.model = model;
   state.compute_type = base.compute_type;
   state.kv_type = base.kv_type;
+  state.sparse_attention = base.sparse_attention;
   state.hardware = present.hardware;
   state.stale = present.stale;
   if (state.hardware == nullptr) {
@@ -486,6 +487,7 @@ void RunPlanner::TakeState(std::string reason) {
   state->model = model_;
   state->compute_type = given_.compute_type;
   state->kv_type = given_.kv_type;
+  state->sparse_attention = given_.sparse_attention;
   state->reason = std::move(reason);
   state->stale = options_.stale;
   if (hardware_.has_value()) {

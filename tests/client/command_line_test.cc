@@ -35,7 +35,8 @@ TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   const CommandLine line =
       Parse({"evaluate", "small", "--task", "next-word", "--data", "words.jsonl", "--against",
              "packs/large", "--compute-type", "bf16", "--against-compute-type", "f32", "--kv-type",
-             "int4", "--against-kv-type", "none", "--json"});
+             "int4", "--against-kv-type", "none", "--sparse-attention", "0.1",
+             "--against-sparse-attention", "1", "--json"});
   EXPECT_EQ(line.command, Command::kEvaluate);
   EXPECT_EQ(line.task, EvaluationTask::kNextWord);
   EXPECT_EQ(line.model, "small");
@@ -45,6 +46,8 @@ TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   EXPECT_EQ(line.against_compute_type, v1::COMPUTE_TYPE_CHOICE_F32);
   EXPECT_EQ(line.spec.compression().kv(), v1::COMPRESSION_CHOICE_INT4);
   EXPECT_EQ(line.against_kv_type, v1::COMPRESSION_CHOICE_NONE);
+  EXPECT_EQ(line.spec.sparse_attention(), 0.1);
+  EXPECT_EQ(line.against_sparse_attention, 1.0);
   const std::vector<std::string> start = {"evaluate", "m", "--task", "perplexity", "--data", "x"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), start.begin(), start.end());
@@ -58,6 +61,12 @@ TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   EXPECT_NE(Refuse(with({"--against-kv-type", "int8"})).find("--against-kv-type needs --against"),
             std::string::npos);
   EXPECT_NE(Refuse(with({"--kv-type", "int2"})).find("int2"), std::string::npos);
+  EXPECT_NE(Refuse(with({"--against-sparse-attention", "1"})).find("needs --against"),
+            std::string::npos);
+  for (const char* share : {"0", "1.5", "nan", "-1"}) {
+    EXPECT_NE(Refuse(with({"--sparse-attention", share})).find("above 0, at most 1"),
+              std::string::npos);
+  }
   EXPECT_NE(Refuse({"evaluate", "m", "--task", "recall", "--data", "x"}).find("next-word"),
             std::string::npos);
   EXPECT_NE(Refuse({"evaluate", "m", "--task", "perplexity"}).find("--data"), std::string::npos);
@@ -98,6 +107,8 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
                                   "int4",
                                   "--weight-type",
                                   "auto",
+                                  "--sparse-attention",
+                                  "0.1",
                                   "--timeout",
                                   "1h30m",
                                   "--cancel-on-interrupt"});
@@ -120,6 +131,7 @@ TEST_F(CommandLineTest, RunTakesJobAndSamplingOptions) {
   EXPECT_EQ(line.spec.on_invalid_line(), v1::ON_INVALID_LINE_REJECT_JOB);
   EXPECT_EQ(line.spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_F32);
   EXPECT_EQ(line.spec.compression().kv(), v1::COMPRESSION_CHOICE_INT4);
+  EXPECT_EQ(line.spec.sparse_attention(), 0.1);
   EXPECT_EQ(line.spec.compression().weights(), v1::COMPRESSION_CHOICE_AUTO);
   EXPECT_EQ(line.timeout, absl::Minutes(90));
   EXPECT_TRUE(line.cancel_on_interrupt);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What fixes a job's numbers goes with it through the daemon: its answers are those of the engine alone."""
 
+import json
 import random
 import re
 import subprocess
@@ -12,9 +13,13 @@ from e2e_lib import (BUILD, EndToEndTest, read_rows, run_client, start_client, t
 ENGINE_ANSWERS = BUILD / "tests" / "support" / "engine_answers"
 # What `run` is asked for, and the engine's own words for it.
 MODES = {
-    "int8": (["--kv-type", "int8"], ["bf16", "int8"], "bf16/kv int8/device"),
-    "int4": (["--kv-type", "int4"], ["bf16", "int4"], "bf16/kv int4/device"),
-    "f32 int4": (["--kv-type", "int4", "--compute-type", "f32"], ["f32", "int4"], "f32/kv int4/device"),
+    "int8": (["--kv-type", "int8"], ["bf16", "int8", "1"], "bf16/kv int8/device"),
+    "int4": (["--kv-type", "int4"], ["bf16", "int4", "1"], "bf16/kv int4/device"),
+    "f32 int4": (["--kv-type", "int4", "--compute-type", "f32"], ["f32", "int4", "1"],
+                 "f32/kv int4/device"),
+    "sparse": (["--sparse-attention", "0.1"], ["bf16", "none", "0.1"], "bf16/sparse 0.1/device"),
+    "sparse int4": (["--sparse-attention", "0.1", "--kv-type", "int4"], ["bf16", "int4", "0.1"],
+                    "bf16/kv int4/sparse 0.1/device"),
 }
 PLAIN = "bf16/device"
 
@@ -57,7 +62,7 @@ class NumericModeTest(EndToEndTest):
         rows = make_rows(12)
         daemon = self.start()
         plain, mode = self.answers(daemon, rows, name="plain")
-        self.assertEqual((plain, mode), answers_of_engine(rows, self.pack, "bf16", "none"))
+        self.assertEqual((plain, mode), answers_of_engine(rows, self.pack, "bf16", "none", "1"))
         self.assertEqual(mode, PLAIN)
         for name, (options, words, expected_mode) in MODES.items():
             with self.subTest(name):
@@ -68,7 +73,7 @@ class NumericModeTest(EndToEndTest):
 
     def test_a_job_that_was_interrupted_goes_on_in_its_mode(self):
         rows = make_rows(24)
-        options, words, _ = MODES["int4"]
+        options, words, _ = MODES["sparse int4"]
         # Other defaults than the job has: they are of jobs that do not say.
         daemon = self.start("--max-block-requests", "4", "--kv-type", "int8")
         source = write_rows(self.folder / "rows.jsonl", rows)
@@ -90,15 +95,25 @@ class NumericModeTest(EndToEndTest):
 
     def test_the_daemons_default_is_of_jobs_that_do_not_say(self):
         rows = make_rows(4)
-        daemon = self.start("--kv-type", "int8")
+        daemon = self.start("--kv-type", "int8", "--sparse-attention", "0.2")
         self.assertEqual(self.answers(daemon, rows, name="default"),
-                         answers_of_engine(rows, self.pack, "bf16", "int8"))
-        self.assertEqual(self.answers(daemon, rows, "--kv-type", "none", name="none"),
-                         answers_of_engine(rows, self.pack, "bf16", "none"))
+                         answers_of_engine(rows, self.pack, "bf16", "int8", "0.2"))
+        self.assertEqual(self.answers(daemon, rows, "--kv-type", "none", "--sparse-attention", "1",
+                                      name="none"),
+                         answers_of_engine(rows, self.pack, "bf16", "none", "1"))
+        info = run_client("server", "info", "--json", address=daemon.address)
+        self.assertEqual(json.loads(info.stdout)["sparse_attention"], 0.2)
+
+    def test_a_share_that_is_none_is_refused(self):
+        rows = write_rows(self.folder / "rows.jsonl", make_rows(1))
+        for share in "0", "1.5", "nan", "-0.1":
+            run = run_client("submit", rows, "--sparse-attention", share)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn("above 0, at most 1", run.stderr)
 
     def test_auto_changes_no_number_unless_the_operator_allowed_it(self):
         rows = make_rows(4)
-        expected = answers_of_engine(rows, self.pack, "bf16", "none")
+        expected = answers_of_engine(rows, self.pack, "bf16", "none", "1")
         daemon = self.start("--kv-type", "auto")
         self.assertEqual(self.answers(daemon, rows, name="default"), expected)
         self.assertEqual(self.answers(daemon, rows, "--kv-type", "auto", name="asked"), expected)

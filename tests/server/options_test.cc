@@ -50,7 +50,7 @@ TEST_F(OptionsTest, ReadsFlags) {
       Read({"--model", "a", "--model", "b", "--state-dir", "/s", "--memory-budget", "3GiB",
             "--weight-budget", "1GiB",
             "--listen", "127.0.0.1:0", "--compute-type", "f32", "--threads=3",
-            "--kv-type", "auto", "--allow-lossy", "yes"}));
+            "--kv-type", "auto", "--allow-lossy", "yes", "--sparse-attention", "0.1"}));
   EXPECT_EQ(line.command, Command::kServe);
   EXPECT_THAT(line.options.models, ElementsAre("a", "b"));
   EXPECT_THAT(line.options.listen, ElementsAre("127.0.0.1:0"));
@@ -59,6 +59,7 @@ TEST_F(OptionsTest, ReadsFlags) {
   EXPECT_EQ(line.options.compute_type, ComputeType::kF32);
   EXPECT_EQ(line.options.kv_type, v1::COMPRESSION_CHOICE_AUTO);
   EXPECT_TRUE(line.options.allow_lossy);
+  EXPECT_EQ(line.options.sparse_attention, 0.1);
   EXPECT_EQ(line.options.threads, 3);
 }
 
@@ -104,6 +105,9 @@ TEST_F(OptionsTest, RefusesValuesOutOfRange) {
                                              {"--compute-type", "f64"},
                                              {"--kv-type", "int3"},
                                              {"--allow-lossy", "maybe"},
+                                             {"--sparse-attention", "0"},
+                                             {"--sparse-attention", "1.1"},
+                                             {"--sparse-attention", "nan"},
                                              {"--drain-timeout", "0"},
                                              {"--max-block-requests", "0"}}) {
     const auto line = Read(flags);
@@ -230,7 +234,8 @@ TEST_F(OptionsTest, ReadsABenchWithOptionsOfTheEngine) {
       Read({"bench", "pack", "--requests", "64", "--prompt-tokens", "100", "--output-tokens", "10",
             "--sweeps", "4", "--start-context", "50", "--memory-budget", "1GiB", "--weight-budget",
             "0", "--block", "32", "--sweep-tokens", "4096", "--batch-tokens", "256", "--threads",
-            "2", "--disk-backend", "threads", "--compute-type", "f32", "--kv-type", "int8", "--json"}));
+            "2", "--disk-backend", "threads", "--compute-type", "f32", "--kv-type", "int8",
+            "--sparse-attention", "0.5", "--json"}));
   EXPECT_EQ(line.command, Command::kBench);
   EXPECT_TRUE(line.json);
   EXPECT_EQ(line.bench.requests, 64);
@@ -246,6 +251,7 @@ TEST_F(OptionsTest, ReadsABenchWithOptionsOfTheEngine) {
   EXPECT_EQ(engine.disk_backend, DiskBackend::kThreads);
   EXPECT_EQ(engine.compute_type, ComputeType::kF32);
   EXPECT_EQ(engine.kv_type, DType::kU8G64);
+  EXPECT_EQ(engine.sparse_attention, 0.5);
 }
 
 TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
@@ -256,6 +262,7 @@ TEST_F(OptionsTest, RefusesBenchesThatCannotRun) {
            {"pack", "--disk-backend", "tape"},
            {"pack", "--compute-type", "f64"},
            {"pack", "--kv-type", "auto"},
+           {"pack", "--sparse-attention", "0"},
            {"pack", "--start-context", "9999"}}) {
     std::vector<std::string> arguments = {"bench"};
     arguments.insert(arguments.end(), words.begin(), words.end());

@@ -1,7 +1,8 @@
-// engine_answers PACK COMPUTE_TYPE KV_TYPE: what the engine alone answers, for tests of the daemon.
+// engine_answers PACK COMPUTE_TYPE KV_TYPE SPARSE_ATTENTION: what the engine alone answers, for tests of the daemon.
 //
 // Standard input has a request a line: the most tokens, then the prompt's ids. Standard output gets
 // the ids of each greedy answer in the same order, a line each, and before them the numeric mode.
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -26,6 +27,7 @@ EngineOptions OptionsOf(const char* const* arguments) {
   options.compute_type = *compute_type;
   const std::string kv_type = arguments[2];
   if (kv_type != "none") options.kv_type = kv_type == "int4" ? DType::kU4G64 : DType::kU8G64;
+  options.sparse_attention = std::strtod(arguments[3], nullptr);
   return options;
 }
 
@@ -71,7 +73,7 @@ void Answer(const EngineOptions& options) {
 }  // namespace nightshift
 
 int main(int argc, char** argv) {
-  CHECK(argc == 4);
+  CHECK(argc == 5);
   nightshift::Answer(nightshift::OptionsOf(argv + 1));
   return 0;
 }

@@ -52,6 +52,7 @@ TEST_F(JobServiceTest, ResolvesWhatTheCallerLeftOpen) {
   EXPECT_EQ(spec.compute_type(), v1::COMPUTE_TYPE_CHOICE_BF16);
   EXPECT_EQ(spec.compression().weights(), v1::COMPRESSION_CHOICE_NONE);
   EXPECT_EQ(spec.compression().kv(), v1::COMPRESSION_CHOICE_NONE);
+  EXPECT_EQ(spec.sparse_attention(), 1.0);
   EXPECT_EQ(spec.max_attempts(), 3);
   EXPECT_EQ(spec.sampling().max_output_tokens(), 4);
   EXPECT_TRUE(spec.sampling().has_seed());
@@ -157,6 +158,20 @@ TEST_F(JobServiceTest, RefusesNumbersOutOfRange) {
   EXPECT_THAT(status([](auto& sampling) { sampling.set_top_p(NAN); }), refused);
   EXPECT_THAT(status([](auto& sampling) { sampling.set_temperature(INFINITY); }), refused);
   EXPECT_THAT(status([](auto& sampling) { sampling.set_max_output_tokens(-1); }), refused);
+}
+
+TEST_F(JobServiceTest, TakesAShareOfValuesAndRefusesWhatIsNone) {
+  v1::SubmitJobRequest request = TokenJob(1);
+  request.mutable_spec()->set_sparse_attention(0.25);
+  EXPECT_EQ(Submit(request).spec().sparse_attention(), 0.25);
+  for (const double share : {0.0, -0.1, 1.01, double{NAN}}) {
+    request.set_request_id("");
+    request.mutable_spec()->set_sparse_attention(share);
+    v1::Job job;
+    const grpc::Status refused = Submit(request, job);
+    EXPECT_THAT(refused, Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_OUT_OF_RANGE"));
+    EXPECT_THAT(refused.error_message(), HasSubstr("spec.sparse_attention: is"));
+  }
 }
 
 TEST_F(JobServiceTest, RefusesAModelWhosePackIsDamaged) {
@@ -627,6 +642,7 @@ TEST_F(JobServiceTest, TellsWhatTheDaemonIs) {
   EXPECT_EQ(info.limits().max_message_bytes(), 4 << 20);
   EXPECT_THAT(info.features(), ::testing::Contains(::testing::AnyOf("io_uring", "threads")));
   EXPECT_FALSE(info.draining());
+  EXPECT_EQ(info.sparse_attention(), 1.0);
 }
 
 TEST_F(JobServiceTest, DumpsTheTimelineOnceASweepHasRun) {
