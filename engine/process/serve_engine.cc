@@ -18,6 +18,7 @@
 #include "engine/process/engine_process.h"
 #include "engine/process/messages.h"
 #include "kernels/base/log.h"
+#include "kernels/base/log_format.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/base/thread_name.h"
 
@@ -117,6 +118,7 @@ bool IsEngineProcess(int argc, const char* const* argv) {
 }
 
 int RunEngineProcess(const EngineFactory& factory) {
+  InheritLogFormat();
   struct stat information {};
   if (fstat(kChildFd, &information) != 0 || !S_ISSOCK(information.st_mode)) {
     LOG(ERROR) << "engine_process_refused reason=\"nightshiftd starts it by itself when a model is "

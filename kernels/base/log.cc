@@ -1,41 +1,93 @@
 #include "kernels/base/log.h"
 
-#include <chrono>
+#include <atomic>
 #include <cstdio>
-#include <ctime>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "kernels/base/printable_text.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/log_format.h"
+#include "kernels/base/mutex.h"
 
 namespace nightshift {
 namespace {
 
-char LevelLetter(LogLevel level) {
-  switch (level) {
-    case LogLevel::kInfo:
-      return 'I';
-    case LogLevel::kWarning:
-      return 'W';
-    case LogLevel::kError:
-      return 'E';
+constexpr char kFormatVariable[] = "NIGHTSHIFT_LOG_FORMAT";
+
+// The process's log: where all lines meet.
+class Log {
+ public:
+  // Never destroyed: threads may log while the process ends.
+  static Log& Instance() {
+    static Log& log = *std::make_unique<Log>().release();
+    return log;
   }
-  return '?';
-}
+
+  void SetFormat(LogFormat format) { format_.store(format); }
+
+  void Write(LogLevel level, std::string text) {
+    LoggedLine line = {.wall_us = clock_.WallMicros(), .level = level, .text = std::move(text)};
+    const std::string event = line.text.substr(0, line.text.find(' '));
+    MutexLock lock(mutex_);
+    const std::optional<int64_t> left_out = limiter_.Admit(event, clock_.MonotonicMicros());
+    if (!left_out.has_value()) {
+      return;
+    }
+    if (*left_out > 0) {
+      line.text += " left_out=" + std::to_string(*left_out);
+    }
+    std::fprintf(stderr, "%s\n", FormatLine(line, format_.load()).c_str());
+    if (level != LogLevel::kInfo) {
+      Keep(std::move(line));
+    }
+  }
+
+  std::vector<LoggedLine> Problems() {
+    MutexLock lock(mutex_);
+    return {problems_.begin(), problems_.end()};
+  }
+
+ private:
+  void Keep(LoggedLine line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    constexpr size_t kKept = 20;
+    problems_.push_back(std::move(line));
+    if (problems_.size() > kKept) {
+      problems_.pop_front();
+    }
+  }
+
+  RealClock clock_;
+  std::atomic<LogFormat> format_{LogFormat::kText};
+  Mutex mutex_;
+  LogLimiter limiter_ ABSL_GUARDED_BY(mutex_);
+  std::deque<LoggedLine> problems_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace
 
 LogLine::~LogLine() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto millis =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char time_text[32];
-  std::strftime(time_text, sizeof(time_text), "%Y-%m-%dT%H:%M:%S", &utc);
-  // One fprintf a line: stdio locks the stream, so lines of threads do not mix.
-  std::fprintf(stderr, "%c %s.%03dZ %s\n", LevelLetter(level_), time_text,
-               static_cast<int>(millis),
-               PrintableText(stream_.str(), LineBreaks::kEscape).c_str());
+  Log::Instance().Write(level_, stream_.str());
+}
+
+void SetLogFormat(LogFormat format) {
+  Log::Instance().SetFormat(format);
+  ::setenv(kFormatVariable, format == LogFormat::kJson ? "json" : "text", 1);
+}
+
+void InheritLogFormat() {
+  const char* const format = std::getenv(kFormatVariable);
+  if (format != nullptr && std::string(format) == "json") {
+    Log::Instance().SetFormat(LogFormat::kJson);
+  }
+}
+
+std::vector<LoggedLine> RecentProblems() {
+  return Log::Instance().Problems();
 }
 
 }  // namespace nightshift
