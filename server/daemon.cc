@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -22,6 +23,8 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/log.h"
+#include "kernels/base/log_format.h"
+#include "server/rpc/library_logs.h"
 
 namespace nightshift {
 namespace {
@@ -49,17 +52,69 @@ void PassOn(int signal) {
   pthread_kill(waiting_thread, signal);
 }
 
-// The next waited signal, or 0 when `seconds` pass first; negative seconds: for ever.
-int WaitForSignal(int64_t seconds) {
+// The next waited signal, or 0 when the time passes first; negative: for ever.
+int WaitForSignal(int64_t timeout_us) {
   const sigset_t signals = WaitedSignals();
-  const timespec timeout = {.tv_sec = seconds, .tv_nsec = 0};
+  const timespec timeout = {.tv_sec = timeout_us / kMicrosPerSecond,
+                            .tv_nsec = timeout_us % kMicrosPerSecond * 1000};
   int signal = -1;
   do {
     signal =
-        seconds < 0 ? sigwaitinfo(&signals, nullptr) : sigtimedwait(&signals, nullptr, &timeout);
+        timeout_us < 0 ? sigwaitinfo(&signals, nullptr) : sigtimedwait(&signals, nullptr, &timeout);
   } while (signal < 0 && errno == EINTR);
   return signal < 0 ? 0 : signal;
 }
+
+// Tells systemd that the daemon lives, where its unit has a watchdog. The thread that waits for
+// signals does so itself, so it is told only while that thread, the store's and the listener work.
+class Watchdog {
+ public:
+  explicit Watchdog(Server& server) : server_(server) {
+    uint64_t limit_us = 0;
+    if (sd_watchdog_enabled(0, &limit_us) > 0) {
+      // Two signs may be late before systemd acts on the third.
+      interval_us_ = std::max<int64_t>(1, static_cast<int64_t>(limit_us) / 3);
+    }
+  }
+
+  // As the function above.
+  int WaitForSignal(int64_t timeout_us) {
+    if (interval_us_ < 0) {
+      return nightshift::WaitForSignal(timeout_us);
+    }
+    const int64_t end_us = timeout_us < 0 ? INT64_MAX : clock_.MonotonicMicros() + timeout_us;
+    int64_t left_us = end_us;
+    while (left_us > 0) {
+      if (clock_.MonotonicMicros() >= next_us_) {
+        Beat();
+      }
+      const int64_t now_us = clock_.MonotonicMicros();
+      left_us = end_us - now_us;
+      const int64_t wait_us = std::min(left_us, std::max<int64_t>(0, next_us_ - now_us));
+      if (const int signal = nightshift::WaitForSignal(std::max<int64_t>(0, wait_us)); signal != 0) {
+        return signal;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  void Beat() {
+    next_us_ = clock_.MonotonicMicros() + interval_us_;
+    const absl::Status alive = server_.CheckAlive(interval_us_ / 2);
+    if (alive.ok()) {
+      sd_notify(0, "WATCHDOG=1");
+    } else {
+      LOG(ERROR) << "watchdog_withheld error=\"" << alive.message()
+                 << "\" action=\"systemd starts the daemon anew unless this passes\"";
+    }
+  }
+
+  Server& server_;
+  RealClock clock_;
+  int64_t interval_us_ = -1;  // no watchdog
+  int64_t next_us_ = 0;       // monotonic clock
+};
 
 absl::Status WriteReadyFile(const std::string& path, const std::vector<std::string>& addresses) {
   if (path.empty()) {
@@ -83,21 +138,24 @@ void Announce(const Server& server) {
   for (const std::string& address : server.addresses()) {
     LOG(INFO) << "listening address=" << address;
   }
+  if (!server.http_url().empty()) {
+    LOG(INFO) << "listening address=" << server.http_url();
+  }
   sd_notify(0, "READY=1\nSTATUS=accepting jobs");
 }
 
 // Ends the server. The drain has a thread of its own, so that signals and the timeout are heard.
-void DrainWithin(Server& server, int64_t timeout_s) {
+void DrainWithin(Server& server, Watchdog& watchdog, int64_t timeout_s) {
   sd_notify(0, "STOPPING=1\nSTATUS=draining");
   std::thread drain([&server] {
     server.Drain();
     ::kill(::getpid(), SIGUSR1);
   });
   const RealClock clock;  // a wall clock that jumps is no reason to kill
-  const int64_t end_s = clock.MonotonicMicros() / kMicrosPerSecond + timeout_s;
+  const int64_t end_us = clock.MonotonicMicros() + timeout_s * kMicrosPerSecond;
   while (true) {
-    const int64_t left = end_s - clock.MonotonicMicros() / kMicrosPerSecond;
-    const int signal = left > 0 ? WaitForSignal(left) : 0;
+    const int64_t left_us = end_us - clock.MonotonicMicros();
+    const int signal = left_us > 0 ? watchdog.WaitForSignal(left_us) : 0;
     if (signal == SIGUSR1) {
       break;
     }
@@ -164,6 +222,8 @@ void EndOnSignals() {
 }
 
 ExitCode RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
+  SetLogFormat(line.options.log_format);
+  RouteLibraryLogs();
   LOG(INFO) << "starting " << absl::StrJoin(line.effective, " ");
   std::atomic<bool> fatal{false};
   ServerParts parts;
@@ -187,12 +247,13 @@ ExitCode RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
     return ExitCode::kConfig;
   }
   Announce(**server);
-  int signal = WaitForSignal(-1);
-  for (; signal == SIGHUP; signal = WaitForSignal(-1)) {
+  Watchdog watchdog(**server);
+  int signal = watchdog.WaitForSignal(-1);
+  for (; signal == SIGHUP; signal = watchdog.WaitForSignal(-1)) {
     (*server)->Reload();
   }
   LOG(INFO) << "draining signal=" << signal;
-  DrainWithin(**server, line.options.drain_timeout_s);
+  DrainWithin(**server, watchdog, line.options.drain_timeout_s);
   server->reset();
   LOG(INFO) << "stopped";
   return fatal.load() ? ExitCode::kOther : ExitCode::kOk;

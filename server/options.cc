@@ -21,6 +21,7 @@
 #include "kernels/base/exit_code.h"
 #include "kernels/base/status_macros.h"
 #include "proto/nightshift/default_address.h"
+#include "server/http/http_server.h"
 #include "server/manual.h"
 #include "server/memory_limit.h"
 #include "server/plan_flags.h"
@@ -60,6 +61,7 @@ struct Written {
   TierFlags tiers;
   PlanFlags plan;
   std::string plans = "auto";
+  std::string log_format = "text";
   std::string max_input;
   std::string max_line;
   std::string disk_reserve;
@@ -162,6 +164,11 @@ class Declaration {
         "unix:PATH or HOST:PORT, of another host than this one with TLS; may be repeated (default: "
         "unix:STATE_DIR/nightshift.sock)",
         [&options, join] { return join(options.listen); });
+    AddText("http-listen", options.http_listen,
+            "127.0.0.1:PORT for /metrics, /readyz, /livez and /statusz, for every user of this machine "
+            "(default: none)");
+    AddText("log-format", written.log_format,
+            "text: lines for people; json: one object a line");
     Add("memory-budget", written.memory_budget,
         "memory of the engine, as 4GiB (default: half of what is available)",
         [&options] { return SizeText(options.memory_budget_bytes); });
@@ -567,6 +574,11 @@ absl::Status Resolve(const Written& written, Options& options) {
         absl::StrCat("--plan is \"", written.plans, "\", must be auto or off"));
   }
   options.plans = written.plans == "auto";
+  if (written.log_format != "text" && written.log_format != "json") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--log-format is ", written.log_format, ", must be text or json"));
+  }
+  options.log_format = written.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
   if (written.memory_budget.empty()) {
     options.memory_budget_bytes = AvailableMemoryBytes() / 2;
   }
@@ -716,6 +728,9 @@ absl::Status Options::Validate() const {
                                        .allow_token_only = allow_token_only};
   for (const std::string& address : listen) {
     RETURN_IF_ERROR(CheckAddress(address, protection));
+  }
+  if (!http_listen.empty()) {
+    RETURN_IF_ERROR(CheckHttpAddress(http_listen));
   }
   return absl::OkStatus();
 }

@@ -12,6 +12,7 @@
 #include "engine/model/weight_types.h"
 #include "engine/policy/run_plan.h"
 #include "engine/tier_options.h"
+#include "kernels/base/log_format.h"
 #include "kernels/dtype.h"
 #include "server/compression.h"
 #include "server/security/tls_pair.h"
@@ -75,6 +76,10 @@ struct Options {
   int64_t idle_connection_s = 900;              // a connection without a call ends after that
   int64_t rpc_memory_bytes = int64_t{1} << 30;  // of all connections and calls; a last fuse
   std::string access_file;          // who may call (server/security/README.md); empty: everybody
+  // HOST:PORT of loopback for /metrics, /readyz, /livez and /statusz; empty: none is served. Any user of
+  // the machine can read it.
+  std::string http_listen;
+  LogFormat log_format = LogFormat::kText;
   std::string ready_file;           // gets the addresses, one a line, when they accept calls
 
   // INVALID_ARGUMENT naming option and value.

@@ -1,7 +1,9 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -14,8 +16,15 @@
 #include "engine/policy/hardware_file.h"
 #include "engine/policy/hardware_profile.h"
 #include "kernels/base/log.h"
+#include "kernels/base/log_format.h"
 #include "kernels/base/status_macros.h"
+#include "server/http/daemon_status.h"
+#include "server/http/metrics_page.h"
+#include "server/http/readiness_page.h"
+#include "server/http/status_page.h"
 #include "server/memory_limit.h"
+#include "server/rpc/listener_probe.h"
+#include "server/rpc/readiness.h"
 #include "server/scheduling/job_context.h"
 #include "server/security/identifiers.h"
 #include "server/store/backup.h"
@@ -216,14 +225,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   runner.tenant_weight = [tenants = server->tenants_.get()](const std::string& tenant) {
     return tenants->QuotaOf(tenant).weight;
   };
+  runner.metrics = server->metrics_;
   runner.disk_is_full = [disk = server->disk_.get()] { return disk->full(); };
   server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
                                              std::move(parts.engine_factory), server->clock_);
   RETURN_IF_ERROR(server->Listen(options, parts));
   server->runner_->Start();
   server->disk_->Watch([runner = server->runner_.get()] { runner->Wake(); });
-  server->listener_->SetServing(true);
-  server->listener_->SetEngineServing(true);
+  server->health_ = std::make_unique<HealthWatch>(*server->context_, *server->listener_);
   return server;
 }
 
@@ -238,6 +247,7 @@ absl::Status Server::OpenStore(const Options& options, const ServerParts& parts)
                    SqliteJobStore::Open({.path = state_->database_path()}));
   database_ = store.get();
   StoreActorOptions actor;
+  actor.metrics = metrics_;
   actor.on_fatal = parts.on_fatal;
   actor.on_full = [this] { return disk_->MakeRoom(); };
   store_ = std::make_unique<StoreActor>(std::move(store), std::move(actor));
@@ -297,9 +307,9 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   context_->limits.stalled_reader_us = parts.stalled_reader_us;
   jobs_ = std::make_unique<JobServiceRpc>(*context_);
-  info_ = std::make_unique<ServerServiceRpc>(
-      *context_,
-      MakeInfo(options, context_->limits, store_->store().description(), clock_.WallMicros()));
+  const v1::ServerInfo info =
+      MakeInfo(options, context_->limits, store_->store().description(), clock_.WallMicros());
+  info_ = std::make_unique<ServerServiceRpc>(*context_, info);
   ListenerOptions listener;
   listener.addresses = options.listen;
   if (tls_ != nullptr) {
@@ -313,7 +323,27 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
   listener.memory_quota_bytes = options.rpc_memory_bytes;
   listener.reflection = options.access_file.empty();
   listener.max_message_bytes = context_->limits.max_message_bytes;
-  ASSIGN_OR_RETURN(listener_, Listener::Start(listener, {jobs_.get(), info_.get()}));
+  listener.metrics = metrics_;
+  ASSIGN_OR_RETURN(listener_, Listener::Start(listener, {jobs_.get(), info_.get()}, clock_));
+  return options.http_listen.empty() ? absl::OkStatus() : ServeHttp(options.http_listen, info);
+}
+
+absl::Status Server::ServeHttp(const std::string& address, const v1::ServerInfo& info) {
+  const auto status = [this, info] {
+    return ReadDaemonStatus(*context_, info, state_->database_path());
+  };
+  ASSIGN_OR_RETURN(
+      http_, HttpServer::Start(
+                 address, {{"/livez", [] { return HttpResponse{.body = "ok\n"}; }},
+                           {"/readyz", [this] { return ReadinessPage(CheckReadiness(*context_)); }},
+                           {"/statusz", [status] {
+                              return HttpResponse{.content_type = "text/html; charset=utf-8",
+                                                  .body = StatusPage(status(), RecentProblems())};
+                            }},
+                           {"/metrics", [this, status] {
+                              return HttpResponse{.content_type = kMetricsType,
+                                                  .body = MetricsPage(status(), *metrics_)};
+                            }}}));
   return absl::OkStatus();
 }
 
@@ -336,13 +366,29 @@ Server::~Server() {
   }
 }
 
+absl::Status Server::CheckAlive(int64_t timeout_us) {
+  // Shared: the answer may come when nobody waits any more.
+  const auto answered = std::make_shared<std::promise<void>>();
+  std::future<void> answer = answered->get_future();
+  const absl::Status queued = store_->Write(
+      "", [](JobStore& /*store*/) { return absl::OkStatus(); },
+      [answered](const absl::Status& /*status*/) { answered->set_value(); });
+  const std::chrono::microseconds patience(timeout_us);
+  if (!queued.ok() || answer.wait_for(patience) != std::future_status::ready) {
+    return absl::UnavailableError("the store's thread does not take a write");
+  }
+  for (const std::string& address : drained_ ? std::vector<std::string>() : addresses()) {
+    RETURN_IF_ERROR(ProbeListener(address, timeout_us));
+  }
+  return absl::OkStatus();
+}
+
 void Server::SetDrain(bool drain) {
   LOG(INFO) << "drain_set drain=" << drain;
   calls_.RefuseJobs(drain);
   runner_->Hold(drain);
-  if (!calls_.draining()) {
-    listener_->SetServing(!drain);
-    listener_->SetEngineServing(!drain);
+  if (health_ != nullptr) {
+    health_->Look();
   }
 }
 
@@ -360,9 +406,10 @@ bool Server::Drain() {
     return calls_ended_;
   }
   drained_ = true;
-  listener_->SetServing(false);
-  listener_->SetEngineServing(false);
   calls_.Drain();
+  if (health_ != nullptr) {
+    health_->Look();
+  }
   disk_->StopWatching();
   runner_->Drain();
   calls_ended_ = listener_->Stop(patience_us_.load());

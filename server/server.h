@@ -17,6 +17,9 @@
 
 #include "kernels/base/clock.h"
 #include "server/options.h"
+#include "server/http/http_server.h"
+#include "server/metrics/metrics.h"
+#include "server/rpc/health_watch.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/kept_uploads.h"
 #include "server/rpc/listener.h"
@@ -47,7 +50,7 @@ struct ServerParts {
   int64_t stalled_reader_us = 300'000'000;
 };
 
-// Methods are for one thread, but Drain may run on another while Hurry comes.
+// Methods are for one thread, but Drain may run on another while Hurry and CheckAlive come.
 class Server {
  public:
   // Returns when the daemon accepts calls. Errors: FAILED_PRECONDITION (another daemon has the
@@ -74,23 +77,31 @@ class Server {
   void Reload();
 
   const std::vector<std::string>& addresses() const { return listener_->addresses(); }
+  // Whether the store's thread takes writes and, until the drain, the listeners take connections:
+  // UNAVAILABLE names which does not. Waits for each of them that long at most. Beside Drain, too.
+  absl::Status CheckAlive(int64_t timeout_us);
+  // Of the HTTP server; empty where there is none.
+  std::string http_url() const { return http_ == nullptr ? "" : http_->url(); }
 
  private:
   Server() = default;
   absl::Status OpenStore(const Options& options, const ServerParts& parts);
   absl::Status Listen(const Options& options, const ServerParts& parts);
+  absl::Status ServeHttp(const std::string& address, const v1::ServerInfo& info);
   // Refuses new jobs and lets nothing run, or undoes that.
   void SetDrain(bool drain);
   absl::StatusOr<v1::BackupResponse> Backup(const std::string& directory);
 
   // Most patience for open calls after everything else has ended.
   std::atomic<int64_t> patience_us_{10'000'000};
-  bool drained_ = false;
+  std::atomic<bool> drained_{false};
   bool calls_ended_ = false;
   RealClock clock_;
   std::unique_ptr<AccessControl> access_;
   std::unique_ptr<TlsRotation> tls_;  // null: no TLS
   std::unique_ptr<TenantLimits> tenants_;
+  // Shared with the parts, some of which tests make without a Server.
+  const std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   std::unique_ptr<StateDirectory> state_;
   std::unique_ptr<DiskGuard> disk_;
   SqliteJobStore* database_ = nullptr;  // store_'s
@@ -107,6 +118,8 @@ class Server {
   std::unique_ptr<TaskPool> tasks_;
   std::unique_ptr<TaskPool> scans_;
   std::unique_ptr<Listener> listener_;
+  std::unique_ptr<HealthWatch> health_;
+  std::unique_ptr<HttpServer> http_;
 };
 
 }  // namespace nightshift

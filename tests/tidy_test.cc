@@ -27,7 +27,7 @@ struct Rule {
 };
 
 // proto <- client, proto <- server, kernels/base <- client, kernels <- engine <- server; inside the
-// server: store, input <- scheduling <- rpc; inside the engine: all <- execute <- the door.
+// server: metrics, store, input <- scheduling <- rpc <- http; inside the engine: all <- execute <- the door.
 std::vector<Rule> PackageRules() {
   return {
       {"kernels/base/", {"kernels/", "engine/", "server/", "client/", "tests/"}},
@@ -36,11 +36,19 @@ std::vector<Rule> PackageRules() {
       {"engine/execute/",
        {"engine/execute/", "engine/local_engine", "engine/memory_plan", "tests/"}},
       {"engine/", {"engine/", "server/", "tests/"}},
+      {"server/metrics/",
+       {"server/metrics/", "server/store/", "server/scheduling/", "server/rpc/", "server/http/",
+        "server/server", "tests/"}},
+      {"server/http/", {"server/http/", "server/server", "server/options", "tests/"}},
       {"server/store/",
-       {"server/store/", "server/scheduling/", "server/rpc/", "server/server", "tests/"}},
-      {"server/input/", {"server/input/", "server/scheduling/", "server/rpc/", "tests/"}},
-      {"server/scheduling/", {"server/scheduling/", "server/rpc/", "server/server", "tests/"}},
-      {"server/rpc/", {"server/rpc/", "server/server", "tests/"}},
+       {"server/store/", "server/scheduling/", "server/rpc/", "server/http/", "server/server",
+        "tests/"}},
+      {"server/input/",
+       {"server/input/", "server/scheduling/", "server/rpc/", "server/http/", "tests/"}},
+      {"server/scheduling/",
+       {"server/scheduling/", "server/rpc/", "server/http/", "server/server", "tests/"}},
+      {"server/rpc/",
+       {"server/rpc/", "server/http/", "server/server", "server/daemon", "tests/"}},
       {"server/", {"server/", "tests/"}},
       {"nightshift/v1/", {"server/", "client/", "tests/"}},
       {"proto/", {"server/", "client/", "tests/"}},
@@ -56,8 +64,8 @@ std::vector<Rule> LibraryRules() {
       {"google/rpc/", {"server/rpc/", "server/input/", "client/", "tests/"}},
       {"google/protobuf/", {"server/", "client/", "tests/"}},
       {"nlohmann/",
-       {"engine/model/", "engine/policy/", "engine/text/", "server/input/", "server/tools/",
-        "client/", "tests/"}},
+       {"kernels/base/log_format", "engine/model/", "engine/policy/", "engine/text/",
+        "server/input/", "server/tools/", "client/", "tests/"}},
       {"pcre2", {"engine/text/"}},
       {"utf8proc", {"engine/text/"}},
       {"xxhash", {"kernels/base/"}},
@@ -72,8 +80,8 @@ std::vector<Rule> LibraryRules() {
       {"cblas", {"tests/bench/"}},
       {"liburing", {"engine/io/"}},
       {"coin/", {"engine/policy/"}},
-      {"prometheus/", {"server/http/"}},
-      {"httplib", {"server/http/"}},
+      {"prometheus/", {"server/metrics/"}},
+      {"httplib", {"server/http/", "tests/server/http/"}},
       {"cu", {"kernels/cuda/"}},
   };
 }

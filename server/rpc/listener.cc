@@ -13,6 +13,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 #include "kernels/base/status_macros.h"
+#include "server/rpc/call_meter.h"
 #include "server/rpc/listening_socket.h"
 
 namespace nightshift {
@@ -77,7 +78,8 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const TlsFiles& files,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(
-    const ListenerOptions& options, const std::vector<grpc::Service*>& services) {
+    const ListenerOptions& options, const std::vector<grpc::Service*>& services,
+    const Clock& clock) {
   std::vector<ListeningSocket> sockets;
   std::vector<std::string> addresses;
   for (const std::string& address : options.addresses) {
@@ -91,6 +93,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(
     builder.SetOption(std::make_unique<NoReflection>());
   }
   SetChannelArguments(options, builder);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> meters;
+  meters.push_back(MakeCallMeter(options.metrics, clock));
+  builder.experimental().SetInterceptorCreators(std::move(meters));
   constexpr auto kFromDescriptor =
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
   Door plain = builder.experimental().AddExternalConnectionAcceptor(
@@ -132,7 +137,7 @@ Listener::~Listener() {
 
 void Listener::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface& health = *server_->GetHealthCheckService();
-  health.SetServingStatus("", serving);
+  health.SetServingStatus("", true);
   health.SetServingStatus("liveness", true);
   health.SetServingStatus("nightshift.v1.JobService", serving);
 }

@@ -14,6 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "kernels/base/clock.h"
+#include "server/metrics/metrics.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/security/tls_pair.h"
 
@@ -36,6 +38,8 @@ struct ListenerOptions {
   int64_t idle_connection_us = 900'000'000;  // a connection without a call ends after that
   // A last fuse against floods, far above need; gRPC answers RST_STREAM beyond it.
   int64_t memory_quota_bytes = int64_t{1} << 30;
+  // Gets what calls took; shared with all parts of the daemon.
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
 // Threads: gRPC 1.51 runs max(2, min(16, cores / 2)) threads for the callback API and offers no
@@ -43,10 +47,11 @@ struct ListenerOptions {
 // short, so these threads sleep.
 class Listener {
  public:
-  // Starts to listen; `services` outlive the listener. Health says NOT_SERVING until SetServing.
+  // Starts to listen; `services` and `clock` outlive the listener. Health says NOT_SERVING until SetServing.
   // Errors: FAILED_PRECONDITION (in use, no permission).
   static absl::StatusOr<std::unique_ptr<Listener>> Start(
-      const ListenerOptions& options, const std::vector<grpc::Service*>& services);
+      const ListenerOptions& options, const std::vector<grpc::Service*>& services,
+      const Clock& clock);
   // As Stop with no patience.
   ~Listener();
   Listener(const Listener&) = delete;
@@ -54,9 +59,10 @@ class Listener {
 
   // The addresses with real ports.
   const std::vector<std::string>& addresses() const { return addresses_; }
-  // Health of "" and nightshift.v1.JobService ("liveness" is served while the listener lives).
+  // Health of nightshift.v1.JobService: whether jobs are accepted. "" and "liveness" are served while
+  // the listener lives.
   void SetServing(bool serving);
-  // Health of "engine".
+  // Health of "engine": whether jobs that were accepted can run.
   void SetEngineServing(bool serving);
   // Ends: lets calls finish for `patience_us`, then cancels them. True when none had to be
   // cancelled. Idempotent.

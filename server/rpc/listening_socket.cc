@@ -52,6 +52,16 @@ bool SomebodyListens(const sockaddr_un& address) {
   return probe.get() >= 0 && ::connect(probe.get(), Generic(address), sizeof(address)) == 0;
 }
 
+// A socket is its owner's; in a folder that lets a group in and nobody else it is that group's, too.
+mode_t SocketMode(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  struct stat information {};
+  const bool is_for_group = ::stat(folder.c_str(), &information) == 0 &&
+                            (information.st_mode & S_IXGRP) != 0 &&
+                            (information.st_mode & S_IRWXO) == 0;
+  return S_IRUSR | S_IWUSR | (is_for_group ? S_IRGRP | S_IWGRP : 0U);
+}
+
 absl::StatusOr<ListeningSocket> ListenOnUnix(const std::string& address, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -78,7 +88,7 @@ absl::StatusOr<ListeningSocket> ListenOnUnix(const std::string& address, const s
   // The folder may be open to others, the socket is not: nobody connects before listen.
   if (made.descriptor.get() < 0 ||
       ::bind(made.descriptor.get(), Generic(place), sizeof(place)) != 0 ||
-      ::chmod(path.c_str(), S_IRUSR | S_IWUSR) != 0 ||
+      ::chmod(path.c_str(), SocketMode(path)) != 0 ||
       ::listen(made.descriptor.get(), kBacklog) != 0) {
     return Refusal(address, std::strerror(errno));
   }

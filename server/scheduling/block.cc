@@ -15,6 +15,8 @@
 namespace nightshift {
 namespace {
 
+constexpr double kMicro = 1e-6;
+
 bool HasProgress(const BlockRow& row) {
   return std::any_of(row.choices.begin(), row.choices.end(),
                      [](const ChoiceProgress& choice) { return !choice.generated.empty(); });
@@ -64,6 +66,7 @@ void Block::Add(PreparedRow prepared) {
                   .header = std::move(prepared.header),
                   .attempt = prepared.row.attempt,
                   .share_tag = prepared.share_tag,
+                  .joined_us = 0,
                   .pages = HashPages(prepared.request.prompt),
                   .prompt_tokens = static_cast<int64_t>(prepared.request.prompt.size()),
                   .seed = prepared.request.sampling.seed,
@@ -305,6 +308,7 @@ bool Block::TakeOutcome(WaitingChoice& waiting, const absl::Status& status,
   }
   if (status.ok()) {
     TakeTurn(RowOf(waiting.key));
+    NoteJoined(RowOf(waiting.key));
     held_.emplace(waiting.request.id, waiting.key);
     return true;
   }
@@ -338,6 +342,14 @@ void Block::TakeTurn(BlockRow& row) {
   served_tag_ = std::max(served_tag_, row.share_tag);
 }
 
+void Block::NoteJoined(BlockRow& row) const {
+  if (row.joined_us == 0) {
+    row.joined_us = clock_.MonotonicMicros();
+    metrics_.queue_seconds.Observe(
+        kMicro * static_cast<double>(clock_.WallMicros() - row.job->create_time_us));
+  }
+}
+
 void Block::RetireRow(uint64_t row) {
   std::vector<uint64_t> ids;
   for (const auto& [id, key] : held_) {
@@ -366,6 +378,7 @@ absl::StatusOr<BlockSweep> Block::Sweep(std::vector<FinishedRow>& finished) {
   }
   WaitAgain(std::move(result->evicted));
   sweep.tokens = result->prompt_tokens + result->output_tokens;
+  sweep.shared_tokens = result->shared_tokens;
   sweep.times = result->times;
   sweep.steps = std::move(result->steps);
   sweep.sampled_tokens = result->output_tokens;
@@ -431,6 +444,8 @@ void Block::TakeScores(std::vector<TokenLogprob> tokens, size_t speaker, BlockRo
 }
 
 FinishedRow Block::Complete(BlockRow row) const {
+  metrics_.request_seconds.Observe(
+      kMicro * static_cast<double>(clock_.MonotonicMicros() - row.joined_us));
   const EngineInfo& info = session_.engine->info();
   CompletionOutcome outcome;
   for (size_t i = 0; i < row.scored.size(); ++i) {

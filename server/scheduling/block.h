@@ -13,7 +13,9 @@
 #include "absl/status/statusor.h"
 
 #include "engine/engine.h"
+#include "kernels/base/clock.h"
 #include "server/input/result_builder.h"
+#include "server/metrics/metrics.h"
 #include "server/scheduling/block_former.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/model_session.h"
@@ -31,6 +33,7 @@ struct BlockRow {
   ResultHeader header;
   int32_t attempt = 1;
   double share_tag = 0;
+  int64_t joined_us = 0;        // monotonic clock; 0: not yet
   std::vector<uint64_t> pages;  // HashPages of its prompt
   int64_t prompt_tokens = 0;
   uint64_t seed = 0;
@@ -49,6 +52,7 @@ struct BlockRow {
 // What one sweep did.
 struct BlockSweep {
   int64_t tokens = 0;             // of prompts and outputs
+  int64_t shared_tokens = 0;      // of prompts, taken from others
   std::set<std::string> job_ids;  // of the rows that the engine held
   SweepTimes times;
   std::vector<StepTimes> steps;
@@ -63,11 +67,11 @@ struct DoneTokens {
   int64_t output = 0;
 };
 
-// Drives one session's engine. One thread; `session` and `lengths` must outlive it.
+// Drives one session's engine. One thread; what it is given must outlive it.
 class Block {
  public:
-  Block(const ModelSession& session, OutputLengths& lengths)
-      : session_(session), lengths_(lengths) {}
+  Block(const ModelSession& session, OutputLengths& lengths, const Clock& clock, Metrics& metrics)
+      : session_(session), lengths_(lengths), clock_(clock), metrics_(metrics) {}
 
   // A prepared row (its status OK) waits to join, and continues what an earlier run had generated
   // with this model and numeric mode. Choices that had ended are not run again.
@@ -142,6 +146,8 @@ class Block {
   FinishedRow Complete(BlockRow row) const;
   // The row joins in its job's first turn: whose tag that is waits for the turn that was the row's.
   void TakeTurn(BlockRow& row);
+  // Measures how long it has waited, once.
+  void NoteJoined(BlockRow& row) const;
   // Drops a row that has its result; its waiting choices are the caller's to drop.
   void RetireRow(uint64_t row);
   // Takes rows out, their held and waiting choices too.
@@ -149,6 +155,8 @@ class Block {
 
   const ModelSession& session_;
   OutputLengths& lengths_;
+  const Clock& clock_;
+  Metrics& metrics_;
   double served_tag_ = 0;
   uint64_t next_row_ = 1;
   uint64_t next_id_ = 1;

@@ -1,6 +1,7 @@
 #include "server/scheduling/publisher.h"
 
 #include <chrono>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -8,9 +9,29 @@
 #include "kernels/base/log.h"
 
 namespace nightshift {
+namespace {
 
-Publisher::Publisher(PublisherOptions options, StoreActor& store, const Clock& clock)
-    : options_(options), store_(store), clock_(clock) {}
+const char* OutcomeName(RowState outcome) {
+  switch (outcome) {
+    case RowState::kSucceeded:
+      return "succeeded";
+    case RowState::kCancelled:
+      return "cancelled";
+    case RowState::kExpired:
+      return "expired";
+    case RowState::kFailed:
+    case RowState::kPending:
+    case RowState::kRunning:
+      break;
+  }
+  return "failed";
+}
+
+}  // namespace
+
+Publisher::Publisher(PublisherOptions options, StoreActor& store, const Clock& clock,
+                     Metrics& metrics)
+    : options_(options), store_(store), clock_(clock), metrics_(metrics) {}
 
 Publisher::~Publisher() {
   GiveUp();
@@ -41,8 +62,9 @@ void Publisher::Send(SharedPublication publication) {
           return saved;
         }
         const absl::StatusOr<int64_t> dropped = store.Publish(publication->rows, now_us);
-        if (dropped.ok() && *dropped > 0) {
-          LOG(WARNING) << "publications_dropped rows=" << *dropped;
+        publication->dropped = dropped.value_or(0);
+        if (publication->dropped > 0) {
+          LOG(WARNING) << "publications_dropped rows=" << publication->dropped;
         }
         return dropped.status();
       },
@@ -52,6 +74,7 @@ void Publisher::Send(SharedPublication publication) {
 void Publisher::OnAnswer(const SharedPublication& publication, const absl::Status& status) {
   Failpoint("publish_committed");
   if (status.ok()) {
+    Count(*publication);
     std::set<std::string> job_ids;
     for (const FinishedRow& row : publication->rows) {
       job_ids.insert(row.job_id);
@@ -75,6 +98,19 @@ void Publisher::OnAnswer(const SharedPublication& publication, const absl::Statu
     }
   }
   changed_.NotifyAll();
+}
+
+void Publisher::Count(const Publication& publication) {
+  constexpr double kSecondsPerMicro = 1e-6;
+  std::map<RowState, int64_t> outcomes;
+  for (const FinishedRow& row : publication.rows) {
+    ++outcomes[row.outcome];
+  }
+  for (const auto& [outcome, rows] : outcomes) {
+    metrics_.Requests(OutcomeName(outcome)).Increment(static_cast<double>(rows));
+  }
+  metrics_.duplicates_dropped.Increment(static_cast<double>(publication.dropped));
+  metrics_.last_publish_timestamp.Set(kSecondsPerMicro * static_cast<double>(clock_.WallMicros()));
 }
 
 void Publisher::WaitForPending(int64_t most) {

@@ -12,6 +12,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
+#include "server/metrics/metrics.h"
 #include "server/store/store_actor.h"
 
 namespace nightshift {
@@ -26,7 +27,7 @@ struct PublisherOptions {
 // Called by one thread (the runner), except GiveUp and the store's answers.
 class Publisher {
  public:
-  Publisher(PublisherOptions options, StoreActor& store, const Clock& clock);
+  Publisher(PublisherOptions options, StoreActor& store, const Clock& clock, Metrics& metrics);
   // Waits for the answers to what is on its way.
   ~Publisher();
   Publisher(const Publisher&) = delete;
@@ -55,18 +56,22 @@ class Publisher {
   struct Publication {
     std::vector<FinishedRow> rows;
     std::vector<JobReport> reports;
+    // Of its last run, which the store's thread has before it answers.
+    mutable int64_t dropped = 0;
   };
   // Shared between the queue of the store, which may run a write twice, and the retries.
   using SharedPublication = std::shared_ptr<const Publication>;
 
   void Send(SharedPublication publication);
   void OnAnswer(const SharedPublication& publication, const absl::Status& status);
+  void Count(const Publication& publication);
   // Waits until at most `most` writes are pending, sending again those that the full disk refused.
   void WaitForPending(int64_t most);
 
   const PublisherOptions options_;
   StoreActor& store_;
   const Clock& clock_;
+  Metrics& metrics_;
   Mutex mutex_;
   CondVar changed_;
   int64_t pending_ ABSL_GUARDED_BY(mutex_) = 0;  // refused ones included

@@ -66,6 +66,24 @@ absl::Status OutOfRange(const char* option, int64_t value) {
       absl::StrCat("runner option ", option, " is ", value, "; must be at least 1"));
 }
 
+// From where to where a lane moves bytes: a tier, and "in" towards the computation or "out".
+std::optional<std::pair<const char*, const char*>> WayOf(LaneId lane) {
+  switch (lane) {
+    case LaneId::kRead:
+      return std::pair("disk", "in");
+    case LaneId::kWrite:
+      return std::pair("disk", "out");
+    case LaneId::kUpload:
+      return std::pair("device", "in");
+    case LaneId::kDownload:
+      return std::pair("device", "out");
+    case LaneId::kCompute:
+    case LaneId::kHostAttention:
+      break;
+  }
+  return std::nullopt;
+}
+
 // A row that goes back as it came: what was saved of it before stays.
 RowProgress Untouched(const ClaimedRow& row) {
   return {.job_id = row.job_id, .job_uid = row.job_uid, .index = row.index, .progress = {}};
@@ -102,7 +120,8 @@ class Runner::Loop {
         catalog_(catalog),
         factory_(std::move(factory)),
         clock_(clock),
-        publisher_({.retry_interval_us = options_.store_retry_interval_us}, store, clock),
+        publisher_({.retry_interval_us = options_.store_retry_interval_us}, store, clock,
+                   *options_.metrics),
         claimer_(publisher_, wakeup_, clock),
         kept_({.directory = options_.state_directory + "/prompts",
                .max_bytes = options_.kept_prompt_bytes,
@@ -159,6 +178,9 @@ class Runner::Loop {
       status = status_;
     }
     status.model_waits = waits_.Reasons();
+    if (holding_ || options_.disk_is_full()) {
+      status.runnable_requests = 0;
+    }
     return status;
   }
   absl::StatusOr<PolicyState> PlanFor(const ModelKey& key, const WorkloadProfile& workload,
@@ -251,6 +273,8 @@ class Runner::Loop {
   // Makes rows' progress and what changed in reports durable, without waiting for it.
   void SaveProgress(std::vector<RowProgress> rows);
   void CountSweep(BlockSweep sweep);
+  void ReportSweep(const BlockSweep& sweep);
+  int64_t RunnableRequests() const;
   void UpdateStatus();
   std::map<std::string, TimeLeft> EstimateTimes();
   // Learns what the loaded model takes, as far as it is known.
@@ -300,6 +324,8 @@ class Runner::Loop {
                        .available_memory = options_.available_memory}};
   EngineUsage usage_;       // of session_, under the present plan
   int64_t page_bytes_ = 0;  // of session_
+  double kv_used_ratio_ = 0;  // of its last sweep
+  std::string sweep_error_;   // of the last sweep of any
   struct OutputLimits {
     int64_t rows = 0;
     int64_t tokens = 0;
@@ -826,7 +852,8 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   missed_.reset();
   preflight_.Retry();
   session_ = *std::move(session);
-  block_ = std::make_unique<Block>(*session_, lengths_);
+  block_ = std::make_unique<Block>(*session_, lengths_, clock_, *options_.metrics);
+  options_.metrics->model_loads.Increment();
   progress_saved_us_ = clock_.MonotonicMicros();
   loaded_us_[key] = progress_saved_us_;
   speeds_.Loaded(key, SizeOf(key).parameters,
@@ -834,6 +861,7 @@ void Runner::Loop::OpenSession(const ModelKey& key) {
   slice_us_ = SliceOf(options_.model_slice_us, progress_saved_us_ - start_us);
   rate_ = SweepRate();
   times_ = SweepTimes();
+  kv_used_ratio_ = 0;
   usage_ = session_->engine->Usage();
   const EngineInfo& info = session_->engine->info();
   page_bytes_ = info.kv_budget_bytes / std::max<int64_t>(1, info.kv_budget_pages);
@@ -927,6 +955,7 @@ void Runner::Loop::TakeClaimed() {
       continue;  // deleted meanwhile, or somebody ended it
     }
     in_hand_[answer.job_id] += static_cast<int64_t>(answer.rows.size());
+    options_.metrics->attempts.Increment(static_cast<double>(answer.rows.size()));
     if (answer.rows[0].job_uid != job->record.uid) {  // deleted meanwhile, and submitted anew
       std::vector<RowProgress> back;
       std::transform(answer.rows.begin(), answer.rows.end(), std::back_inserter(back), Untouched);
@@ -1061,6 +1090,8 @@ bool Runner::Loop::Sweep() {
 void Runner::Loop::OnSweepFailed(const absl::Status& error) {
   LOG(ERROR) << "sweep_failed model=" << session_->key.model << " requests=" << block_->num_held()
              << " error=\"" << error.message() << "\"";
+  options_.metrics->sweep_failures.Increment();
+  sweep_error_ = std::string(error.message());
   // Weights that cannot be read twice are no fault of a row: the jobs of the model fail.
   const ModelKey key = session_->key;
   const bool lost_weights = absl::IsDataLoss(error) || absl::IsFailedPrecondition(error);
@@ -1078,6 +1109,7 @@ void Runner::Loop::OnSweepFailed(const absl::Status& error) {
                      " attempts that held this request; the last time: ", error.message()),
         {{"attempts", absl::StrCat(row.attempt)}});
     finished_.push_back(FailRow(*row.job, row.header, exhausted));
+    options_.metrics->poisoned.Increment();
   }
   GiveBack(std::move(again), /*count_attempt=*/true);
   GiveAllBack();
@@ -1138,6 +1170,11 @@ void Runner::Loop::SaveProgress(std::vector<RowProgress> rows) {
 }
 
 void Runner::Loop::CountSweep(BlockSweep sweep) {
+  ReportSweep(sweep);
+  sweep_error_.clear();
+  const int64_t kv_pages = session_->engine->info().kv_budget_pages;
+  kv_used_ratio_ =
+      kv_pages > 0 ? static_cast<double>(sweep.kv_pages) / static_cast<double>(kv_pages) : 0.0;
   if (sweep.tokens > 0) {
     rate_.Add(clock_.MonotonicMicros(), sweep.tokens);
   }
@@ -1155,9 +1192,42 @@ void Runner::Loop::CountSweep(BlockSweep sweep) {
   UpdateStatus();
 }
 
+void Runner::Loop::ReportSweep(const BlockSweep& sweep) {
+  Metrics& metrics = *options_.metrics;
+  const auto seconds = [](int64_t micros) { return kMicro * static_cast<double>(micros); };
+  metrics.sweep_seconds.Observe(seconds(sweep.times.wall_us));
+  metrics.prompt_tokens.Increment(static_cast<double>(sweep.tokens - sweep.sampled_tokens));
+  metrics.output_tokens.Increment(static_cast<double>(sweep.sampled_tokens));
+  metrics.cached_prompt_tokens.Increment(static_cast<double>(sweep.shared_tokens));
+  for (size_t i = 0; i < kNumLanes; ++i) {
+    const auto lane = static_cast<LaneId>(i);
+    const LaneTimes& times = sweep.times.of(lane);
+    metrics.LaneBusySeconds(LaneName(lane)).Increment(seconds(times.busy_us));
+    metrics.LaneWaitSeconds(LaneName(lane)).Increment(seconds(times.waited_us));
+    if (const auto way = WayOf(lane)) {
+      metrics.OffloadBytes(way->first, way->second).Increment(static_cast<double>(times.bytes));
+    }
+  }
+}
+
+int64_t Runner::Loop::RunnableRequests() const {
+  int64_t requests = 0;
+  for (const ActiveJob& job : jobs_) {
+    if (MayRun(job)) {
+      requests += job.record.counts.pending + job.record.counts.running;
+    }
+  }
+  return requests;
+}
+
 void Runner::Loop::UpdateStatus() {
   RunnerStatus status;
+  status.runnable_requests = RunnableRequests();
+  status.sweep_error = sweep_error_;
   if (session_ != nullptr) {
+    status.max_block_requests = session_->engine->info().max_block_requests;
+    status.kv_used_ratio = kv_used_ratio_;
+    status.engine_memory_bytes = usage_.memory_bytes + usage_.device_memory_bytes;
     status.loaded_model = session_->key.model;
     status.device = session_->engine->info().device;
     status.tokens_per_second = block_->num_held() > 0 ? rate_.tokens_per_second() : 0;

@@ -20,6 +20,7 @@
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
+#include "server/metrics/metrics.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/model_session.h"
 #include "server/scheduling/model_text.h"
@@ -62,6 +63,8 @@ struct RunnerOptions {
   // The share of a tenant's jobs together, beside 1 of others. Any thread.
   std::function<double(const std::string& tenant)> tenant_weight =
       [](const std::string& /*tenant*/) { return 1.0; };
+  // Shared with all parts of the daemon; by itself the runner counts for nobody.
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 
   // INVALID_ARGUMENT naming the option and its value.
   absl::Status Validate() const;
@@ -72,6 +75,12 @@ struct RunnerStatus {
   std::string device;
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
+  int64_t max_block_requests = 0;  // that the engine can hold; 0: no model is loaded
+  double kv_used_ratio = 0;        // of the memory for keys and values, in the last sweep
+  int64_t engine_memory_bytes = 0; // taken from the budget, on device and host together
+  // Requests without a result of jobs that may run now: not paused, not held, their time has come.
+  int64_t runnable_requests = 0;
+  std::string sweep_error;  // why the last sweep failed; empty: it did not
   SweepTimes times;                           // of all sweeps since the model was loaded
   std::string bottleneck;                     // of those: "read 93 %"; empty before the first
   std::shared_ptr<const PolicyState> policy;  // never null

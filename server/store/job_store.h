@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -286,6 +287,8 @@ class JobStore {
   virtual absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter,
                                                           int64_t limit) = 0;
   virtual absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant) = 0;
+  // How many jobs are in each state; states of none are left out.
+  virtual absl::StatusOr<std::map<JobState, int64_t>> CountJobs() = 0;
   // Jobs that are not terminal, in the order they should run: priority (higher first), then age.
   virtual absl::StatusOr<std::vector<JobRecord>> ActiveJobs() = 0;
   // Results with seq > after_seq in order, until max_bytes of bodies (at least one).

@@ -339,6 +339,10 @@ absl::StatusOr<TenantUsage> SqliteJobStore::ReadUsage(const std::string& tenant)
   return ReadWith([&](SqliteReader& reader) { return reader.ReadUsage(tenant); });
 }
 
+absl::StatusOr<std::map<JobState, int64_t>> SqliteJobStore::CountJobs() {
+  return ReadWith([](SqliteReader& reader) { return reader.CountJobs(); });
+}
+
 absl::StatusOr<std::vector<JobRecord>> SqliteJobStore::ActiveJobs() {
   return ReadWith([](SqliteReader& reader) { return reader.ActiveJobs(); });
 }

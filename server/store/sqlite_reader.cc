@@ -169,6 +169,20 @@ absl::StatusOr<TenantUsage> SqliteReader::ReadUsage(const std::string& tenant) {
   return usage;
 }
 
+absl::StatusOr<std::map<JobState, int64_t>> SqliteReader::CountJobs() {
+  ASSIGN_OR_RETURN(SqliteStatement statement,
+                   connection_.Prepare("SELECT state, COUNT(*) FROM jobs WHERE state BETWEEN 1 AND 9 "
+                                       "GROUP BY state"));
+  std::map<JobState, int64_t> counts;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool has_row, statement.Step());
+    if (!has_row) {
+      return counts;
+    }
+    counts[static_cast<JobState>(statement.Int64(0))] = statement.Int64(1);
+  }
+}
+
 absl::StatusOr<std::vector<JobRecord>> SqliteReader::ActiveJobs() {
   ASSIGN_OR_RETURN(
       SqliteStatement statement,

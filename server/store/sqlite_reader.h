@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class SqliteReader {
                                            const std::string& request_id);
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter, int64_t limit);
   absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant);
+  absl::StatusOr<std::map<JobState, int64_t>> CountJobs();
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs();
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq, int64_t max_bytes);

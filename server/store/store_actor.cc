@@ -20,6 +20,13 @@ bool IsSurvivable(const absl::Status& status) {
   return status.ok() || absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
 
+const char* ErrorKind(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) {
+    return "full";
+  }
+  return absl::IsUnavailable(status) ? "busy" : "fatal";
+}
+
 }  // namespace
 
 StoreActor::StoreActor(std::unique_ptr<JobStore> store, StoreActorOptions options)
@@ -103,6 +110,11 @@ absl::Status StoreActor::Read(ReadOperation operation) {
   return absl::OkStatus();
 }
 
+absl::Status StoreActor::health() const {
+  MutexLock lock(mutex_);
+  return health_;
+}
+
 void StoreActor::ReadLoop() {
   NameThread("ns-read");
   for (;;) {
@@ -184,6 +196,20 @@ void StoreActor::CommitGroup(Group& group) {
 }
 
 absl::Status StoreActor::CommitTogether(Group& group) {
+  constexpr double kSecondsPerMicro = 1e-6;
+  Metrics& metrics = *options_.metrics;
+  const int64_t start_us = clock_.MonotonicMicros();
+  absl::Status status = RunTransaction(group);
+  metrics.commit_seconds.Observe(kSecondsPerMicro *
+                                 static_cast<double>(clock_.MonotonicMicros() - start_us));
+  metrics.commit_writes.Observe(static_cast<double>(group.size()));
+  if (!status.ok()) {
+    metrics.StoreErrors(ErrorKind(status)).Increment();
+  }
+  return status;
+}
+
+absl::Status StoreActor::RunTransaction(Group& group) {
   RETURN_IF_ERROR(store_->Begin());
   for (PendingWrite& write : group) {
     if (absl::Status status = RunMarked(write); !status.ok()) {
@@ -243,6 +269,10 @@ void StoreActor::Fail(const absl::Status& status) {
     return;
   }
   fatal_ = status;
+  {
+    MutexLock lock(mutex_);
+    health_ = status;
+  }
   LOG(ERROR) << "store_fatal error=\"" << status.message() << "\"";
   if (options_.on_fatal) {
     options_.on_fatal(status);

@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+#include "kernels/base/clock.h"
 #include "kernels/base/mutex.h"
+#include "server/metrics/metrics.h"
 #include "server/store/job_events.h"
 #include "server/store/job_store.h"
 
@@ -30,6 +32,8 @@ struct StoreActorOptions {
   // Called on the store thread when a write found no room. True: there is room now, and the write is
   // tried once more.
   std::function<bool()> on_full = [] { return false; };
+  // Shared with all parts of the daemon; by itself the actor counts for nobody.
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
 class StoreActor {
@@ -60,6 +64,8 @@ class StoreActor {
 
   JobEvents& events() { return events_; }
   JobStore& store() { return *store_; }  // reading methods only
+  // Not OK once nothing more is made durable: what on_fatal was told. Any thread.
+  absl::Status health() const;
 
  private:
   struct PendingWrite {
@@ -76,8 +82,9 @@ class StoreActor {
   Group TakeGroup();
   // Gives each write of the group its status; those that are OK are durable.
   void CommitGroup(Group& group);
-  // One transaction for all. An error: nothing of it was kept.
+  // One transaction for all, measured. An error: nothing of it was kept.
   absl::Status CommitTogether(Group& group);
+  absl::Status RunTransaction(Group& group);
   absl::Status RunMarked(PendingWrite& write);
   // Whether a write that ended so is worth another try.
   bool HasRoomAfter(const absl::Status& status);
@@ -90,7 +97,9 @@ class StoreActor {
   const StoreActorOptions options_;
   JobEvents events_;
   absl::Status fatal_;  // store thread only
-  Mutex mutex_;
+  RealClock clock_;
+  mutable Mutex mutex_;
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);
   CondVar writes_ready_;
   CondVar writes_taken_;
   CondVar reads_ready_;

@@ -108,6 +108,7 @@ TEST_F(OptionsTest, RefusesValuesOutOfRange) {
                                              {"--sparse-attention", "0"},
                                              {"--sparse-attention", "1.1"},
                                              {"--sparse-attention", "nan"},
+                                             {"--log-format", "xml"},
                                              {"--drain-timeout", "0"},
                                              {"--max-block-requests", "0"}}) {
     const auto line = Read(flags);
@@ -138,6 +139,15 @@ TEST_F(OptionsTest, ExplainsAddressesItDoesNotServe) {
               StatusIs(absl::StatusCode::kInvalidArgument, "--tls-client-ca needs"));
   EXPECT_THAT(Read({"--allow-token-only", "maybe"}),
               StatusIs(absl::StatusCode::kInvalidArgument, "--allow-token-only is maybe"));
+}
+
+TEST_F(OptionsTest, ServesHttpOnLoopbackAndOnRequest) {
+  ASSERT_OK_AND_ASSIGN(const CommandLine plain, Read({}));
+  EXPECT_EQ(plain.options.http_listen, "");
+  ASSERT_OK_AND_ASSIGN(const CommandLine asked, Read({"--http-listen", "127.0.0.1:9464"}));
+  EXPECT_EQ(asked.options.http_listen, "127.0.0.1:9464");
+  EXPECT_THAT(Read({"--http-listen", "0.0.0.0:9464"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "--http-listen is 0.0.0.0:9464"));
 }
 
 TEST_F(OptionsTest, ReadsTools) {

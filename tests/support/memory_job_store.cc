@@ -621,6 +621,17 @@ absl::StatusOr<TenantUsage> MemoryJobStore::ReadUsage(const std::string& tenant)
   return usage;
 }
 
+absl::StatusOr<std::map<JobState, int64_t>> MemoryJobStore::CountJobs() {
+  const Access access(*this);
+  std::map<JobState, int64_t> counts;
+  for (const auto& [job_id, job] : disk_.jobs) {
+    if (job.record.state != JobState::kReceiving) {
+      ++counts[job.record.state];
+    }
+  }
+  return counts;
+}
+
 absl::StatusOr<std::vector<JobRecord>> MemoryJobStore::ActiveJobs() {
   const Access access(*this);
   std::vector<JobRecord> jobs;

@@ -82,6 +82,7 @@ class MemoryJobStore : public JobStore {
                                            const std::string& request_id) override;
   absl::StatusOr<std::vector<JobRecord>> ListJobs(const JobFilter& filter, int64_t limit) override;
   absl::StatusOr<TenantUsage> ReadUsage(const std::string& tenant) override;
+  absl::StatusOr<std::map<JobState, int64_t>> CountJobs() override;
   absl::StatusOr<std::vector<JobRecord>> ActiveJobs() override;
   absl::StatusOr<std::vector<StoredResult>> ReadResults(const std::string& job_id,
                                                         int64_t after_seq,

@@ -22,7 +22,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 // Opens stores on one lasting place.
 class Place {
@@ -650,6 +652,17 @@ TEST_P(JobStoreTest, ActiveJobsGoByPriorityThenAge) {
     ids.push_back(job.id);
   }
   EXPECT_THAT(ids, ElementsAre("urgent", "old", "young", "low"));
+}
+
+TEST_P(JobStoreTest, CountsJobsByState) {
+  EXPECT_THAT(*store_->CountJobs(), IsEmpty());
+  AddJob("a", 1);
+  AddJob("b", 1);
+  AddJob("c", 1);
+  Publish({Finished("a", 0)});
+  ASSERT_OK(Apply([](JobStore& store) { return store.DeleteJob("b"); }));
+  EXPECT_THAT(*store_->CountJobs(),
+              UnorderedElementsAre(Pair(JobState::kSucceeded, 1), Pair(JobState::kQueued, 1)));
 }
 
 TEST_P(JobStoreTest, DeletesEverythingOfAJob) {
