@@ -285,6 +285,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .uploads = *uploads_,
       .janitor = *janitor_,
       .disk = *disk_,
+      .metrics = *metrics_,
       .tokens = PageTokens(),
       .limits = MakeRpcLimits(options),
       .jobs_directory = state_->jobs_path(),

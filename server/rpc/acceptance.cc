@@ -219,6 +219,7 @@ absl::StatusOr<v1::Job> Acceptance::Accept(const Submission& submission,
     }
     return inserted;
   }
+  context_.metrics.Requests("failed").Increment(static_cast<double>(scan->num_invalid()));
   LOG(INFO) << "job_accepted job=" << record.id << " model=" << record.model
             << " rows=" << scan->num_rows() << " invalid_rows=" << scan->num_invalid()
             << " ignored_fields=" << scan->num_ignored_fields()

@@ -10,6 +10,7 @@
 #include "engine/schedule/timeline.h"
 #include "kernels/base/clock.h"
 #include "server/input/parse_limits.h"
+#include "server/metrics/metrics.h"
 #include "server/rpc/job_view.h"
 #include "server/rpc/kept_uploads.h"
 #include "server/rpc/open_calls.h"
@@ -54,6 +55,7 @@ struct RpcContext {
   KeptUploads& uploads;
   Janitor& janitor;
   const DiskGuard& disk;
+  Metrics& metrics;
   PageTokens tokens;
   RpcLimits limits;
   std::string jobs_directory;     // folder of published inputs

@@ -309,6 +309,9 @@ absl::Status Preflight::Save(const JobRecord& record, const Job& job,
     return store.SaveChecked(checked);
   });
   Failpoint("check_committed");
+  if (saved.ok()) {
+    options_.metrics->Requests("failed").Increment(static_cast<double>(failed.size()));
+  }
   return saved;
 }
 

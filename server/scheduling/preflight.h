@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/dtype.h"
+#include "server/metrics/metrics.h"
 #include "server/scheduling/input_troubles.h"
 #include "server/scheduling/job_context.h"
 #include "server/scheduling/kept_prompts.h"
@@ -33,6 +35,7 @@ struct PreflightOptions {
   ComputeType compute_type = ComputeType::kBF16;  // of jobs that do not name one
   int64_t store_retry_interval_us = 1'000'000;    // between writes while the disk is full
   int64_t input_retry_interval_us = 1'000'000;    // as InputTroubles takes it
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();  // as RunnerOptions
 };
 
 // Which job's rows are checked next: first those that soon run out of checked rows, then those of

@@ -136,7 +136,8 @@ class Runner::Loop {
         preflight_({.state_directory = options_.state_directory,
                     .compute_type = options_.engine.compute_type,
                     .store_retry_interval_us = options_.store_retry_interval_us,
-                    .input_retry_interval_us = options_.input_retry_interval_us},
+                    .input_retry_interval_us = options_.input_retry_interval_us,
+                    .metrics = options_.metrics},
                    store, catalog, texts_, waits_, kept_, preparer_, clock),
         troubles_(options_.input_retry_interval_us),
         subscription_(store.events().Subscribe("", [this] {

@@ -143,6 +143,17 @@ TEST_F(PagesTest, MetricsCountWhatFails) {
   EXPECT_EQ(Value(page, R"(nightshift_requests_total{outcome="failed"})"), 1);
 }
 
+TEST_F(PagesTest, MetricsCountRowsThatNeverRun) {
+  v1::SubmitJobRequest job = TokenJob(3);
+  job.mutable_requests(1)->mutable_tokens()->mutable_ids()->Resize(100'000, 20);  // too long
+  job.mutable_requests(2)->set_custom_id("row-0");                                // used before
+  WaitForEnd(Submit(job).name());
+  const std::string page = Metrics();
+  EXPECT_EQ(Value(page, R"(nightshift_requests_total{outcome="failed"})"), 2);
+  EXPECT_EQ(Value(page, R"(nightshift_requests_total{outcome="succeeded"})"), 1);
+  EXPECT_EQ(Value(page, "nightshift_request_attempts_total"), 1);
+}
+
 TEST_F(PagesTest, MetricsHoldNothingOfCallers) {
   v1::SubmitJobRequest job = TokenJob(2, "canary-job");
   (*job.mutable_spec()->mutable_labels())["canary-label"] = "canary-value";
