@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 #include "kernels/base/clock.h"
 #include "kernels/base/log_format.h"
 #include "kernels/base/mutex.h"
@@ -30,9 +32,10 @@ class Log {
 
   void SetFormat(LogFormat format) { format_.store(format); }
 
-  void Write(LogLevel level, std::string text) {
-    LoggedLine line = {.wall_us = clock_.WallMicros(), .level = level, .text = std::move(text)};
-    const std::string event = line.text.substr(0, line.text.find(' '));
+  void Write(LogLevel level, const std::string& text) {
+    LoggedLine line = {.wall_us = clock_.WallMicros(), .level = level, .text = text};
+    const absl::string_view words = text;
+    const std::string event(words.substr(0, words.find(' ')));
     MutexLock lock(mutex_);
     const std::optional<int64_t> left_out = limiter_.Admit(event, clock_.MonotonicMicros());
     if (!left_out.has_value()) {
