@@ -50,7 +50,7 @@ std::string BytesOf(const grpc::ByteBuffer& buffer) {
   return bytes;
 }
 
-Answer Call(const std::string& method, const std::vector<std::string>& messages) {
+Answer Ask(const std::string& method, const std::vector<std::string>& messages) {
   FuzzServer& server = FuzzServer::Get();
   grpc::GenericStub stub(server.channel());
   grpc::ClientContext context;
@@ -147,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (method == "JobService/SubmitJobStream") {
     messages = InputParts(messages[0], kMaxMessages);
   }
-  const Answer answer = Call(method, messages);
+  const Answer answer = Ask(method, messages);
   CheckStatus(method, answer.status);
   v1::Job job;
   const bool makes_job = method.find("Submit") != std::string::npos ||
