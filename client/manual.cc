@@ -53,7 +53,7 @@ Definitions JsonOutput() {
        "The same and why: model, planned, reason, hardware, plan, reliefs, alternatives"},
       {"server info, server drain",
        "The daemon: address, version, api_versions, instance_id, draining, start_time, storage, "
-       "device, memory_budget_bytes, loaded_model, kv_type, allow_lossy, bottleneck, planning, "
+       "device, memory_budget_bytes, loaded_model, kv_type, allow_lossy, sparse_attention, bottleneck, planning, "
        "features, limits"},
       {"server backup", "The copy: folder, jobs, bytes"},
       {"server timeline FILE", "The trace that was written: file, bytes"},

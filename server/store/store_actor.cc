@@ -4,7 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 #include "kernels/base/check.h"
 #include "kernels/base/log.h"
@@ -18,6 +20,13 @@ namespace {
 // as a whole (not of an operation) means that the file's state is unknown.
 bool IsSurvivable(const absl::Status& status) {
   return status.ok() || absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+}
+
+// A refusal of the operation's own, such as of a quota, tells its reason in a payload.
+bool IsFullDisk(const absl::Status& status) {
+  bool has_reason = false;
+  status.ForEachPayload([&](absl::string_view, const absl::Cord&) { has_reason = true; });
+  return absl::IsResourceExhausted(status) && !has_reason;
 }
 
 const char* ErrorKind(const absl::Status& status) {
@@ -173,7 +182,8 @@ void StoreActor::CommitGroup(Group& group) {
   }
   absl::Status status = CommitTogether(group);
   if (HasRoomAfter(status)) {
-    // What was given up makes room for moving the log, which makes more. An error of it shows again.
+    // What was given up makes room for moving the log, which makes more. An error of it shows
+    // again.
     if (const absl::Status emptied = store_->EmptyLog(); !emptied.ok()) {
       LOG(WARNING) << "log_not_emptied error=\"" << emptied.message() << "\"";
     }
@@ -235,7 +245,7 @@ absl::Status StoreActor::RunMarked(PendingWrite& write) {
 }
 
 bool StoreActor::HasRoomAfter(const absl::Status& status) {
-  return absl::IsResourceExhausted(status) && options_.on_full();
+  return IsFullDisk(status) && options_.on_full();
 }
 
 void StoreActor::CommitAlone(Group& group) {

@@ -29,7 +29,8 @@ struct StoreActorOptions {
   // Called once, on the store thread, when a commit fails with an I/O error: the daemon must stop
   // accepting and exit, a failed sync is never retried.
   std::function<void(const absl::Status&)> on_fatal;
-  // Called on the store thread when a write found no room. True: there is room now, and the write is
+  // Called on the store thread when a write found no room (RESOURCE_EXHAUSTED without a
+  // payload: with one it is the operation's own refusal). True: there is room now, and the write is
   // tried once more.
   std::function<bool()> on_full = [] { return false; };
   // Shared with all parts of the daemon; by itself the actor counts for nobody.

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 #include "server/store/sqlite_job_store.h"
@@ -229,6 +231,23 @@ TEST_F(StoreActorTest, AWriteIsTriedOnceMoreWhenRoomWasMade) {
   EXPECT_TRUE(Has("a"));
   EXPECT_FALSE(Has("b"));
   EXPECT_THAT(fatal(), IsEmpty());
+}
+
+TEST_F(StoreActorTest, ARefusalOfTheOperationsOwnIsNoFullDisk) {
+  StoreActorOptions options;
+  int asked = 0;
+  options.on_full = [&asked] { return ++asked > 0; };
+  Start(std::move(options));
+  EXPECT_THAT(actor_->WriteAndWait("a",
+                                   [](JobStore&) {
+                                     absl::Status refusal =
+                                         absl::ResourceExhaustedError("the quota is 2");
+                                     refusal.SetPayload("reason", absl::Cord("QUOTA_EXCEEDED"));
+                                     return refusal;
+                                   }),
+              StatusIs(absl::StatusCode::kResourceExhausted, "the quota is 2"));
+  EXPECT_EQ(asked, 0);
+  EXPECT_OK(actor_->WriteAndWait("b", [](JobStore& store) { return AddJob(store, "b"); }));
 }
 
 TEST_F(StoreActorTest, AnIoErrorAtCommitIsFatalOnceAndNothingIsWrittenAfterIt) {
