@@ -35,7 +35,7 @@ th, td { text-align: left; vertical-align: top; padding: .35em 1em .35em 0;
   border-bottom: 1px solid #e3e7ec; overflow-wrap: anywhere; }
 th { font-weight: 600; color: #5b6676; white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.name { width: 11em; white-space: nowrap; }
+td.name { width: 11em; white-space: nowrap; } td.short { white-space: nowrap; }
 .bar { display: inline-block; width: 12em; max-width: 40vw; height: .8em; background: #e3e7ec;
   border-radius: .2em; overflow: hidden; margin-right: .6em; vertical-align: baseline; }
 .bar span { display: block; height: 100%; background: #2f6fb5; }
@@ -137,7 +137,7 @@ void AddEngine(const DaemonStatus& status, std::string& page) {
   const int64_t budget = status.info.memory_budget_bytes();
   const int64_t taken = runner.loaded_model.empty() ? 0 : runner.engine_memory_bytes;
   AddRow(page, "memory",
-         absl::StrCat(Bar(Share(taken, budget)), " ", Bytes(taken), " of ", Bytes(budget)));
+         absl::StrCat(Bar(Share(taken, budget)), ", ", Bytes(taken), " of ", Bytes(budget)));
   const PolicyState* policy = runner.policy.get();
   if (policy != nullptr && !policy->model.empty()) {
     AddRow(page, "plan",
@@ -202,10 +202,11 @@ void AddJob(const v1::Job& job, std::string& page) {
       StoredState(job.state()).has_value() ? StateText(*StoredState(job.state())) : "unknown";
   const int64_t ended = counts.total() - counts.pending() - counts.running();
   absl::StrAppend(&page, "<tr><td>", Text(job.name()), Labels(job), "</td><td>",
-                  Text(job.spec().model()), "</td><td>", state, "</td><td>",
-                  Bar(Share(ended, counts.total())), "</td>", "<td class=\"number\">",
-                  Grouped(ended), " / ", Grouped(counts.total()), "</td>", "<td class=\"number\">",
-                  Grouped(counts.failed()), "</td><td>", TimeLeftText(job), "</td></tr>\n");
+                  Text(job.spec().model()), "</td><td class=\"short\">", state,
+                  "</td><td class=\"short\">", Bar(Share(ended, counts.total())), "</td>",
+                  "<td class=\"number\">", Grouped(ended), " / ", Grouped(counts.total()), "</td>",
+                  "<td class=\"number\">", Grouped(counts.failed()), "</td><td>", TimeLeftText(job),
+                  "</td></tr>\n");
 }
 
 void AddJobs(const DaemonStatus& status, std::string& page) {
@@ -255,7 +256,7 @@ void AddModels(const std::vector<CatalogModel>& models, std::string& page) {
 void AddDisk(const DiskStatus& disk, std::string& page) {
   absl::StrAppend(&page, "<h2>Disk of the state directory</h2>\n<table>\n");
   AddRow(page, "used",
-         absl::StrCat(Bar(Share(disk.total_bytes - disk.free_bytes, disk.total_bytes)), " ",
+         absl::StrCat(Bar(Share(disk.total_bytes - disk.free_bytes, disk.total_bytes)), ", ",
                       Bytes(disk.free_bytes), " of ", Bytes(disk.total_bytes), " free, ",
                       Bytes(disk.reserve_bytes), " of them kept for accepted jobs"));
   AddRow(page, "database",
@@ -272,7 +273,8 @@ void AddProblems(const std::vector<LoggedLine>& problems, std::string& page) {
   absl::StrAppend(&page, "<table>\n");
   for (auto line = problems.rbegin(); line != problems.rend(); ++line) {
     const bool is_error = line->level == LogLevel::kError;
-    absl::StrAppend(&page, "<tr><td class=\"name\">", Time(line->wall_us), "</td><td>",
+    absl::StrAppend(&page, "<tr><td class=\"name\">", Time(line->wall_us),
+                    "</td><td class=\"short\">",
                     is_error ? "<span class=\"bad\">error</span>" : "warning", "</td><td>",
                     Text(line->text), "</td></tr>\n");
   }
