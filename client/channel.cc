@@ -117,8 +117,10 @@ absl::Status NotConnected(const std::string& address, bool uses_tls) {
             ": somebody listens, but the TLS handshake fails: --ca does not vouch for its "
             "certificate under this name, or it wants a certificate of ours (--client-cert)"));
   }
+  const bool may_want_tls = !uses_tls && !absl::StartsWith(address, "unix:");
   return MakeClientError(absl::StatusCode::kUnavailable, "NOT_LISTENING",
-                         absl::StrCat("connect: no daemon is listening at ", address));
+                         absl::StrCat("connect: no daemon is listening at ", address,
+                                      may_want_tls ? ", or one that wants TLS (--ca)" : ""));
 }
 
 }  // namespace

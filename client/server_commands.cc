@@ -70,10 +70,11 @@ absl::Status ServerDrain(Session& session) {
   if (session.line().json) {
     return session.console().Print(ServerInfoJson(info, session.client().address()));
   }
-  session.console().Note(info.draining()
-                             ? "the daemon accepts and runs nothing until: nightshift server drain "
-                               "--undo"
-                             : "the daemon accepts and runs jobs");
+  session.console().Note(
+      info.draining()
+          ? "the daemon accepts and runs nothing until its next start, or: nightshift server drain "
+            "--undo"
+          : "the daemon accepts and runs jobs");
   return absl::OkStatus();
 }
 

@@ -42,9 +42,11 @@ void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& c
 }
 
 absl::Status Draining() {
-  return WithRetryDelay(MakeError(absl::StatusCode::kUnavailable, reason::kServerDraining,
-                                  "the daemon is draining; come back when it has restarted"),
-                        kRetryDelayMs);
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, reason::kServerDraining,
+                "the daemon is draining; come back when it has restarted, or after "
+                "nightshift server drain --undo"),
+      kRetryDelayMs);
 }
 
 }  // namespace nightshift
