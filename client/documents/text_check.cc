@@ -7,39 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
+#include "kernels/base/utf8.h"
+
 namespace nightshift {
 namespace {
-
-unsigned char ByteAt(absl::string_view text, size_t offset) {
-  return static_cast<unsigned char>(text[offset]);
-}
-
-// The length of the character at `offset`, 0 for none (Unicode standard, table 3-7).
-size_t CharacterLength(absl::string_view text, size_t offset) {
-  const unsigned char first = ByteAt(text, offset);
-  if (first < 0x80) {
-    return 1;
-  }
-  const size_t length = first >= 0xC2 && first <= 0xDF   ? 2
-                        : first >= 0xE0 && first <= 0xEF ? 3
-                        : first >= 0xF0 && first <= 0xF4 ? 4
-                                                         : 0;
-  if (length == 0 || offset + length > text.size()) {
-    return 0;
-  }
-  const unsigned char second = ByteAt(text, offset + 1);
-  const unsigned char least = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned char most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (second < least || second > most) {
-    return 0;
-  }
-  for (size_t i = 2; i < length; ++i) {
-    if ((ByteAt(text, offset + i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  return length;
-}
 
 // The encoding that the first bytes tell, if it is not UTF-8.
 const char* OtherEncoding(absl::string_view text) {
@@ -57,18 +28,6 @@ const char* OtherEncoding(absl::string_view text) {
 }
 
 }  // namespace
-
-size_t FindInvalidUtf8(absl::string_view text) {
-  size_t offset = 0;
-  while (offset < text.size()) {
-    const size_t length = CharacterLength(text, offset);
-    if (length == 0) {
-      return offset;
-    }
-    offset += length;
-  }
-  return absl::string_view::npos;
-}
 
 std::optional<DocumentError> CleanText(absl::string_view what, std::string& text) {
   constexpr absl::string_view kMark = "\xEF\xBB\xBF";
@@ -97,7 +56,7 @@ std::string ReadableName(absl::string_view name) {
     absl::StrAppend(&readable, name.substr(0, invalid));
     name.remove_prefix(invalid);
     if (!name.empty()) {
-      absl::StrAppendFormat(&readable, "\\x%02X", ByteAt(name, 0));
+      absl::StrAppendFormat(&readable, "\\x%02X", static_cast<unsigned char>(name[0]));
       name.remove_prefix(1);
     }
   }

@@ -1,7 +1,6 @@
 // Is it text? Documents are UTF-8, with or without a byte order mark. Pure.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -10,9 +9,6 @@
 #include "client/documents/document.h"
 
 namespace nightshift {
-
-// The offset of the first byte that is not valid UTF-8, or npos.
-size_t FindInvalidUtf8(absl::string_view text);
 
 // Removes a byte order mark, and says what else is wrong: another encoding (named where its mark
 // tells), a NUL byte or invalid UTF-8 (with the offset in `text` as it came). `what` begins the

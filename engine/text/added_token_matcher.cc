@@ -5,7 +5,7 @@
 
 #include <utf8proc.h>
 
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

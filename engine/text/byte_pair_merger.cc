@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -11,8 +11,8 @@
 #include "engine/text/jinja/lexer.h"
 #include "engine/text/jinja/parser.h"
 #include "engine/text/template_arguments.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 

@@ -7,8 +7,8 @@
 
 #include <utf8proc.h>
 
-#include "engine/text/utf8.h"
 #include "kernels/base/check.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

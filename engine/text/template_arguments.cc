@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 
 #include "engine/text/jinja/value.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

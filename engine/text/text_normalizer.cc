@@ -6,8 +6,8 @@
 #include <utf8proc.h>
 
 #include "engine/text/normal_form.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

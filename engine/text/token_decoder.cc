@@ -4,7 +4,7 @@
 #include "absl/strings/str_replace.h"
 
 #include "engine/text/character_fallback.h"
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

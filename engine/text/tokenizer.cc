@@ -11,8 +11,8 @@
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/text_normalizer.h"
 #include "engine/text/unigram_model.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

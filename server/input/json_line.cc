@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 #include "server/input/row_error.h"
 
 namespace nightshift {

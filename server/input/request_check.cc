@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/text/template_arguments.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 #include "server/input/json_line.h"
 #include "server/input/row_error.h"
 

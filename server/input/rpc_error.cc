@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 
 #include "google/rpc/error_details.pb.h"
 

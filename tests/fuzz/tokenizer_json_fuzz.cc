@@ -6,7 +6,7 @@
 
 #include "engine/text/tokenizer.h"
 #include "engine/text/tokenizer_spec.h"
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace nightshift {

@@ -11,8 +11,8 @@
 #include "engine/text/jinja/builtins.h"
 #include "engine/text/jinja/operations.h"
 #include "engine/text/jinja/text_operations.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_format.h"
 
 #include "engine/text/jinja/operations.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "engine/text/jinja/access.h"
 #include "engine/text/jinja/conversions.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 
 #include "engine/text/jinja/text_operations.h"
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

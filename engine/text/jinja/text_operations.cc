@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 
-#include "engine/text/utf8.h"
 #include "kernels/base/status_macros.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/text/character_fallback.h"
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 #include "tests/engine/text/golden_files.h"
 #include "tests/support/status_matchers.h"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/text/tokenizer.h"
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 #include "tests/engine/text/golden_files.h"
 #include "tests/support/status_matchers.h"
 

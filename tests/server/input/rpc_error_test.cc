@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 #include "tests/support/status_matchers.h"
 
 #include "google/rpc/error_details.pb.h"

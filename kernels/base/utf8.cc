@@ -1,4 +1,4 @@
-#include "engine/text/utf8.h"
+#include "kernels/base/utf8.h"
 
 namespace nightshift {
 namespace {
