@@ -16,6 +16,7 @@
 #include "server/input/rpc_error.h"
 #include "server/rpc/compression.h"
 #include "server/rpc/disk_reserve.h"
+#include "server/rpc/find_model.h"
 #include "server/rpc/job_spec.h"
 #include "server/rpc/job_view.h"
 #include "server/rpc/status_bridge.h"
@@ -53,23 +54,6 @@ std::string Fingerprint(const Submission& submission, const std::string& input_s
 // A seed that also a double holds, since JSON readers may use one.
 uint64_t DrawSeed() {
   return RandomNumber() >> 11U;
-}
-
-absl::StatusOr<CatalogModel> FindModel(ModelCatalog& catalog, const std::string& name) {
-  auto model = catalog.Find(name);
-  if (!model.ok()) {
-    catalog.Rescan();  // it may have been imported since
-    model = catalog.Find(name);
-  }
-  if (absl::IsNotFound(model.status())) {
-    return MakeError(absl::StatusCode::kNotFound, reason::kModelNotFound, model.status().message(),
-                     {{"model", name}});
-  }
-  if (!model.ok()) {  // a caller who comes again soon finds no other pack
-    return MakeError(absl::StatusCode::kFailedPrecondition, reason::kModelUnavailable,
-                     model.status().message(), {{"model", name}});
-  }
-  return model;
 }
 
 absl::Status JobExists(const std::string& job_key) {

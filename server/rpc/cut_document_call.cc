@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "kernels/base/status_macros.h"
 #include "server/input/request_check.h"
 #include "server/input/row_error.h"
+#include "server/rpc/find_model.h"
 #include "server/scheduling/document_cut.h"
 #include "server/scheduling/request_encoding.h"
 #include "server/scheduling/request_options.h"
@@ -43,20 +45,13 @@ absl::Status ModelError(const absl::Status& error, const std::string& model) {
 }  // namespace
 
 absl::StatusOr<ModelTextPtr> LastModelText::Get(const std::string& model, RpcContext& rpc) {
-  absl::StatusOr<CatalogModel> found = rpc.catalog.Find(model);
-  if (!found.ok()) {
-    rpc.catalog.Rescan();
-    found = rpc.catalog.Find(model);
-  }
-  if (!found.ok()) {
-    return ModelError(found.status(), model);
-  }
+  ASSIGN_OR_RETURN(const CatalogModel found, FindModel(rpc.catalog, model));
   MutexLock lock(mutex_);
-  if (text_ == nullptr || text_->model != found->name ||
-      absl::StrCat(absl::Hex(text_->digest, absl::kZeroPad16)) != found->digest) {
-    absl::StatusOr<ModelTextPtr> text = rpc.text_of(*found);
+  if (text_ == nullptr || text_->model != found.name ||
+      absl::StrCat(absl::Hex(text_->digest, absl::kZeroPad16)) != found.digest) {
+    absl::StatusOr<ModelTextPtr> text = rpc.text_of(found);
     if (!text.ok()) {
-      return ModelError(text.status(), found->name);
+      return ModelError(text.status(), found.name);
     }
     text_ = *std::move(text);
   }
@@ -79,9 +74,9 @@ absl::StatusOr<v1::CutDocumentResponse> CutDocumentCall::Cut() {
                       text->model);
   }
   if (request_.request().has_chat() && !text->encoder->has_chat_template()) {
-    return ModelError(absl::FailedPreconditionError(
-                          "has no chat template: it takes prompts, not messages"),
-                      text->model);
+    return ModelError(
+        absl::FailedPreconditionError("has no chat template: it takes prompts, not messages"),
+        text->model);
   }
   ASSIGN_OR_RETURN(const int64_t max_prompt_tokens, MaxPromptTokens(*text));
   return CutFor(*text, max_prompt_tokens);
@@ -101,17 +96,17 @@ absl::Status CutDocumentCall::Check() {
   const v1::DocumentPlace& place = request_.document();
   const int messages = request.has_chat() ? request.chat().messages_size() : 1;
   if (place.message() < 0 || place.message() >= messages) {
-    return OutOfRange("document.message", absl::StrCat("is ", place.message(), ", must be 0 to ",
-                                                       messages - 1));
+    return OutOfRange("document.message",
+                      absl::StrCat("is ", place.message(), ", must be 0 to ", messages - 1));
   }
   const std::string& content = Content();
   const auto size = static_cast<int64_t>(content.size());
   if (place.offset() < 0 || place.length() < 0 || place.offset() > size ||
       place.length() > size - place.offset() || !IsCharacterBorder(content, place.offset()) ||
       !IsCharacterBorder(content, place.offset() + place.length())) {
-    return OutOfRange("document", absl::StrCat("is at ", place.offset(), " and has ",
-                                               place.length(), " bytes; must be characters of ",
-                                               size, " bytes"));
+    return OutOfRange("document",
+                      absl::StrCat("is at ", place.offset(), " and has ", place.length(),
+                                   " bytes; must be characters of ", size, " bytes"));
   }
   if (request_.max_prompt_tokens() < 0) {
     return OutOfRange("max_prompt_tokens",
@@ -127,10 +122,9 @@ absl::Status CutDocumentCall::Check() {
 absl::StatusOr<int64_t> CutDocumentCall::MaxPromptTokens(const ModelText& text) const {
   const v1::SamplingOptions sampling =
       MergeSampling(request_.spec().sampling(), request_.request().sampling());
-  const int64_t output =
-      sampling.has_max_output_tokens()
-          ? std::max<int64_t>(1, sampling.max_output_tokens())
-          : std::min<int64_t>(kDefaultMaxOutputTokens, text.context_tokens / 2);
+  const int64_t output = sampling.has_max_output_tokens()
+                             ? std::max<int64_t>(1, sampling.max_output_tokens())
+                             : std::min<int64_t>(kDefaultMaxOutputTokens, text.context_tokens / 2);
   const int64_t most = text.context_tokens - output;
   if (most <= 0) {
     return OutOfRange("spec.sampling.max_output_tokens",
@@ -157,19 +151,17 @@ absl::StatusOr<v1::CutDocumentResponse> CutDocumentCall::CutFor(const ModelText&
   }
   const bool split = request_.too_long() == v1::TOO_LONG_SPLIT;
   if (!split && request_.too_long() != v1::TOO_LONG_TRUNCATE) {
-    return RowError(reason::kPromptTooLong, row_code::kTooLong, "",
-                    absl::StrCat("the prompt has ", prompt_tokens, " tokens, at most ",
-                                 max_prompt_tokens));
+    return RowError(
+        reason::kPromptTooLong, row_code::kTooLong, "",
+        absl::StrCat("the prompt has ", prompt_tokens, " tokens, at most ", max_prompt_tokens));
   }
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
-                   text.encoder->tokenizer()->Encode(document, {}));
-  ASSIGN_OR_RETURN(
-      const std::vector<DocumentPiece> pieces,
-      CutDocument(document, TokenEnds(*text.encoder->tokenizer(), document, ids),
-                  {.max_prompt_tokens = max_prompt_tokens,
-                   .split = split,
-                   .overlap_tokens = split ? request_.overlap_tokens() : 0},
-                  [&](absl::string_view piece) { return Count(piece, text); }));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, text.encoder->tokenizer()->Encode(document, {}));
+  ASSIGN_OR_RETURN(const std::vector<DocumentPiece> pieces,
+                   CutDocument(document, TokenEnds(*text.encoder->tokenizer(), document, ids),
+                               {.max_prompt_tokens = max_prompt_tokens,
+                                .split = split,
+                                .overlap_tokens = split ? request_.overlap_tokens() : 0},
+                               [&](absl::string_view piece) { return Count(piece, text); }));
   for (const DocumentPiece& piece : pieces) {
     v1::DocumentPart& part = *response.add_parts();
     part.set_offset(static_cast<int64_t>(piece.offset));
@@ -181,10 +173,10 @@ absl::StatusOr<v1::CutDocumentResponse> CutDocumentCall::CutFor(const ModelText&
 
 std::string& CutDocumentCall::Content() {
   v1::InferenceRequest& request = *request_.mutable_request();
-  return request.has_chat()
-             ? *request.mutable_chat()->mutable_messages(request_.document().message())
-                    ->mutable_content()
-             : *request.mutable_prompt();
+  return request.has_chat() ? *request.mutable_chat()
+                                   ->mutable_messages(request_.document().message())
+                                   ->mutable_content()
+                            : *request.mutable_prompt();
 }
 
 absl::string_view CutDocumentCall::Document() {
@@ -197,14 +189,14 @@ absl::StatusOr<int64_t> CutDocumentCall::Count(absl::string_view piece, const Mo
     return absl::CancelledError("the client left");
   }
   std::string& content = Content();
-  const std::string whole = content;
+  std::string whole = std::exchange(content, {});
   const auto offset = static_cast<size_t>(request_.document().offset());
   const auto length = static_cast<size_t>(request_.document().length());
-  content = absl::StrCat(whole.substr(0, offset), piece, whole.substr(offset + length));
-  const absl::StatusOr<std::vector<int32_t>> tokens =
-      EncodeRequest(request_.request(), request_.spec().prompt_options(), rpc_.clock.WallMicros(),
-                    text);
-  content = whole;
+  const absl::string_view text_around = whole;
+  content = absl::StrCat(text_around.substr(0, offset), piece, text_around.substr(offset + length));
+  const absl::StatusOr<std::vector<int32_t>> tokens = EncodeRequest(
+      request_.request(), request_.spec().prompt_options(), rpc_.clock.WallMicros(), text);
+  content = std::move(whole);
   if (!tokens.ok()) {
     return CannotEncode(request_.request(), tokens.status());
   }
