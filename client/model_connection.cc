@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
+#include "client/private_daemon.h"
 #include "client/served_pack.h"
 #include "client/submission.h"
 #include "kernels/base/file_descriptor.h"
@@ -40,6 +41,18 @@ absl::Status CheckServesPack(Session& session, const std::string& pack) {
 bool IsPack(const std::string& model) {
   std::error_code error;
   return absl::StrContains(model, '/') || std::filesystem::is_directory(model, error);
+}
+
+absl::Status ConnectForOutput(Session& session) {
+  const CommandLine& line = session.line();
+  const std::string state_directory =
+      line.output == "-" ? std::string() : PrivateStateDirectoryOf(line.output);
+  const bool continues =
+      IsPack(line.model) && !state_directory.empty() && IsPrivateStateDirectory(state_directory);
+  return ConnectToModel(session, {.option = "--model",
+                                  .model = line.model,
+                                  .is_private = line.private_daemon || continues,
+                                  .state_directory = state_directory});
 }
 
 absl::Status ConnectToModel(Session& session, const ModelConnection& wanted) {

@@ -20,6 +20,10 @@ struct ModelConnection {
   std::string state_directory;
 };
 
+// For a job whose results go to an output: as the command line says, and a private daemon also when
+// an unfinished private run to that file is to be continued. Errors: as ConnectToModel.
+absl::Status ConnectForOutput(Session& session);
+
 // The daemon that listens, which must serve the pack if that is what is named; a private one when
 // asked to, or when a pack is named and nothing listens.
 // Errors: NOT_FOUND (pack), FAILED_PRECONDITION (another pack is served), as Session::Connect.

@@ -56,25 +56,13 @@ class Run {
       return absl::InvalidArgumentError(
           absl::StrCat("write ", line_.output, ": is the input, name another output"));
     }
-    RETURN_IF_ERROR(Connect());
+    RETURN_IF_ERROR(ConnectForOutput(session_));
     ASSIGN_OR_RETURN(InputFile input, source.Take(session_));
     input_ = std::move(input);
     if (to_file()) {
       ASSIGN_OR_RETURN(file_, OutputFile::Open(line_.output));
     }
     return absl::OkStatus();
-  }
-
-  // A private daemon also when an unfinished private run is to be continued.
-  absl::Status Connect() {
-    const std::string state_directory =
-        to_file() ? PrivateStateDirectoryOf(line_.output) : std::string();
-    const bool continues =
-        IsPack(line_.model) && to_file() && IsPrivateStateDirectory(state_directory);
-    return ConnectToModel(session_, {.option = "--model",
-                                     .model = line_.model,
-                                     .is_private = line_.private_daemon || continues,
-                                     .state_directory = state_directory});
   }
 
   // Finds the job that an earlier run of this command was following, or submits.

@@ -2,6 +2,7 @@
 // file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@ namespace nightshift {
 // Largest text of a document, and of a CSV field: with its instruction it fits a message to the
 // daemon, which cuts it.
 inline constexpr int64_t kMaxDocumentBytes = 3 << 20;
+
+// Longest id of a document: with "#999/1000" of a part behind it below the daemon's 512 bytes.
+inline constexpr size_t kMaxDocumentIdBytes = 400;
 
 // Fields that every document has, unless it has one of its own with this name.
 inline constexpr char kFileField[] = "file";

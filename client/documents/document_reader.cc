@@ -16,7 +16,6 @@ namespace nightshift {
 namespace {
 
 constexpr size_t kMaxLineBytes = 16 << 20;  // the daemon's own limit of a row
-constexpr size_t kMaxIdBytes = 400;         // with "#999/1000" behind it below the daemon's 512
 
 DocumentError Unreadable(const absl::Status& error) {
   return {document_code::kUnreadable, std::string(error.message())};
@@ -295,8 +294,8 @@ void DocumentReader::TakeId(Document& document) {
   }
   field->is_own = false;
   std::string wrong;
-  if (field->value.empty() || field->value.size() > kMaxIdBytes) {
-    wrong = absl::StrCat("has ", field->value.size(), " bytes, must have 1 to ", kMaxIdBytes);
+  if (field->value.empty() || field->value.size() > kMaxDocumentIdBytes) {
+    wrong = absl::StrCat("has ", field->value.size(), " bytes, must have 1 to ", kMaxDocumentIdBytes);
   } else if (!ids_.insert(std::hash<std::string>()(field->value)).second) {
     wrong = absl::StrCat("is ", field->value, ", which a record before it has");
   }

@@ -12,14 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
+#include "client/documents/document.h"
 #include "client/documents/text_check.h"
 #include "kernels/base/status_macros.h"
 
 namespace nightshift {
 namespace {
-
-// With "#999/1000" behind it below the daemon's limit of 512.
-constexpr size_t kMaxNameBytes = 400;
 
 absl::Status Refuse(const std::string& pattern, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat("--input ", ReadableName(pattern), ": ", problem));
@@ -71,9 +69,9 @@ absl::StatusOr<std::vector<InputPath>> FindInputs(const std::vector<std::string>
         continue;
       }
       const std::string name = ReadableName(path.substr(NameStart(pattern)));
-      if (name.size() > kMaxNameBytes) {
+      if (name.size() > kMaxDocumentIdBytes) {
         return Refuse(pattern, absl::StrCat("the name of ", name, " has ", name.size(),
-                                            " bytes, at most ", kMaxNameBytes));
+                                            " bytes, at most ", kMaxDocumentIdBytes));
       }
       if (const auto [other, is_new] = names.emplace(name, path); !is_new) {
         return Refuse(pattern, absl::StrCat(path, " and ", other->second, " are both called ", name,

@@ -70,12 +70,7 @@ class MergedRun {
       return absl::InvalidArgumentError(
           absl::StrCat("write ", line_.output, ": is an input, name another output"));
     }
-    const std::string state = to_file() ? PrivateStateDirectoryOf(line_.output) : std::string();
-    const bool continues = IsPack(line_.model) && to_file() && IsPrivateStateDirectory(state);
-    RETURN_IF_ERROR(ConnectToModel(session_, {.option = "--model",
-                                              .model = line_.model,
-                                              .is_private = line_.private_daemon || continues,
-                                              .state_directory = state}));
+    RETURN_IF_ERROR(ConnectForOutput(session_));
     if (to_file()) {
       ASSIGN_OR_RETURN(file_, OutputFile::Open(line_.output));
     }
