@@ -275,3 +275,19 @@ class EndToEndTest(unittest.TestCase):
         done = run_client("run", source, "--output", target, *options, address=daemon.address)
         self.assertEqual(done.returncode, exit_code, done.stderr + daemon.tail())
         return read_rows(target)
+
+    def run_job_through_a_drain(self, daemon, rows, *options, result_options=()):
+        """Drains and starts the daemon once some of the rows are done; returns the result rows."""
+        source = write_rows(self.folder / "interrupted.jsonl", rows)
+        job = run_client("submit", source, *options, address=daemon.address).stdout.strip()
+        follower = start_client("results", job, "--follow", address=daemon.address)
+        self.addCleanup(follower.kill)
+        self.assertTrue(follower.stdout.readline())  # mid-job: something is published
+        self.assertEqual(daemon.drain(), 0)
+        daemon.start()
+        self.assertEqual(run_client("wait", job, address=daemon.address).returncode, 0)
+        target = self.folder / "interrupted.results.jsonl"
+        run_client("results", job, *result_options, "--output", target, address=daemon.address)
+        follower.kill()
+        follower.communicate()
+        return read_rows(target)

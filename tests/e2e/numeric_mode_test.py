@@ -7,8 +7,7 @@ import re
 import subprocess
 import unittest
 
-from e2e_lib import (BUILD, EndToEndTest, read_rows, run_client, start_client, tiny_pack,
-                     write_rows)
+from e2e_lib import BUILD, EndToEndTest, run_client, tiny_pack, write_rows
 
 ENGINE_ANSWERS = BUILD / "tests" / "support" / "engine_answers"
 # What `run` is asked for, and the engine's own words for it.
@@ -76,22 +75,11 @@ class NumericModeTest(EndToEndTest):
         options, words, _ = MODES["sparse int4"]
         # Other defaults than the job has: they are of jobs that do not say.
         daemon = self.start("--max-block-requests", "4", "--kv-type", "int8")
-        source = write_rows(self.folder / "rows.jsonl", rows)
-        job = run_client("submit", source, *options, address=daemon.address).stdout.strip()
-        follower = start_client("results", job, "--follow", address=daemon.address)
-        self.addCleanup(follower.kill)
-        self.assertTrue(follower.stdout.readline())  # mid-job: something is published
-        self.assertEqual(daemon.drain(), 0)
-        daemon.start()
-        self.assertEqual(run_client("wait", job, address=daemon.address).returncode, 0)
-        target = self.folder / "results.jsonl"
-        run_client("results", job, "--token-ids", "--output", target, address=daemon.address)
-        results = {row["id"]: row for row in read_rows(target)}
+        results = {row["id"]: row for row in self.run_job_through_a_drain(
+            daemon, rows, *options, result_options=["--token-ids"])}
         expected, mode = answers_of_engine(rows, self.pack, *words)
         self.assertEqual([results[row["id"]]["token_ids"] for row in rows], expected)
         self.assertEqual(last_mode(daemon), mode)
-        follower.kill()
-        follower.communicate()
 
     def test_the_daemons_default_is_of_jobs_that_do_not_say(self):
         rows = make_rows(4)

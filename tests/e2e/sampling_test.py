@@ -5,8 +5,7 @@ import json
 import math
 import unittest
 
-from e2e_lib import (ROOT, EndToEndTest, read_rows, run_client, smollm2_pack, start_client,
-                     tiny_pack, write_rows)
+from e2e_lib import ROOT, EndToEndTest, run_client, smollm2_pack, tiny_pack, write_rows
 
 PARIS = "The capital of France is"
 # As tests/engine/execute/smollm2_test.cc.
@@ -227,20 +226,8 @@ class SamplingTest(EndToEndTest):
                  "echo": i % 2 == 0, "logprobs": i % 2 == 0} for i in range(16)]
         daemon = self.start("--max-block-requests", "6")
         expected = {row["id"]: row for row in self.run_job(daemon, rows)}
-        source = write_rows(self.folder / "again.jsonl", rows)
-        job = run_client("submit", source, "--run-key", "again",
-                         address=daemon.address).stdout.strip()
-        follower = start_client("results", job, "--follow", address=daemon.address)
-        self.addCleanup(follower.kill)
-        self.assertTrue(follower.stdout.readline())  # mid-job: something is published
-        self.assertEqual(daemon.drain(), 0)
-        daemon.start()
-        self.assertEqual(run_client("wait", job, address=daemon.address).returncode, 0)
-        target = self.folder / "again.results.jsonl"
-        run_client("results", job, "--output", target, address=daemon.address)
-        self.assertEqual({row["id"]: row for row in read_rows(target)}, expected)
-        follower.kill()
-        follower.communicate()
+        again = self.run_job_through_a_drain(daemon, rows, "--run-key", "again")
+        self.assertEqual({row["id"]: row for row in again}, expected)
 
 
 if __name__ == "__main__":

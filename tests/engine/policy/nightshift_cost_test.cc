@@ -9,10 +9,7 @@
 #include "engine/model/known_shapes.h"
 #include "engine/model/shape_manifest.h"
 #include "engine/policy/engine_policy.h"
-#include "engine/policy/known_hardware.h"
-#include "engine/policy/plan_trials.h"
 #include "engine/policy/sweep_simulation.h"
-#include "kernels/base/status_macros.h"
 #include "tests/support/plain_machines.h"
 #include "tests/support/status_matchers.h"
 
@@ -130,46 +127,6 @@ TEST(NightshiftCostTest, AgreesWithTheScheduleRunInVirtualTime) {
     ASSERT_OK(run) << one.name;
     EXPECT_NEAR(formula / run->seconds, 1.0, one.tolerance)
         << one.name << ": " << formula << " and " << run->seconds << " s";
-  }
-}
-
-// Of the plans that trials in virtual time choose (plan_trials.h) on machines with a GPU; where
-// keys are read from disk for several batches the formula is up to 14 % too fast.
-TEST(NightshiftCostTest, AgreesOnShippedMachines) {
-  struct Expected {
-    const char* hardware;
-    const char* model;
-    double tolerance;
-  };
-  for (const Expected& one : {Expected{"t4", "opt-6.7b", 0.05},
-                              {"a10g", "llama-3-70b", 0.1},
-                              {"rtx-3090", "opt-30b", 0.15},
-                              {"rtx-4090", "llama-3-70b", 0.05},
-                              {"h100", "opt-30b", 0.05}}) {
-    const HardwareProfile hardware = KnownHardware(one.hardware).value();
-    const NightshiftModel model = Model(one.model);
-    const WorkloadProfile workload = Workload(512, 32, 1000);
-    const auto cost = NightshiftCost::Create(model, ComputeType::kBF16, hardware, workload);
-    ASSERT_OK(cost);
-    const auto try_choice = [&](const BlockChoice& choice,
-                                const Shares& shares) -> absl::StatusOr<TriedChoice> {
-      TriedChoice tried{.options = OptionsFor({}, choice, shares, BudgetsOf(hardware), workload,
-                                              (*cost)->LayerBytes(DType::kBF16)),
-                        .run = {}};
-      ASSIGN_OR_RETURN(tried.run, SimulateRun({.manifest = model.forms.at(DType::kBF16),
-                                               .name = one.model,
-                                               .options = tried.options,
-                                               .hardware = hardware},
-                                              workload));
-      return tried;
-    };
-    PlanOptions options;
-    options.space.requests = 1000;
-    ASSERT_OK_AND_ASSIGN(const Trial trial, TryPlans(**cost, options, try_choice));
-    ASSERT_OK_AND_ASSIGN(const PlacementProgram program, (*cost)->Program(trial.plan.choice));
-    EXPECT_NEAR(TotalSeconds(program, trial.plan.shares) / trial.tried.run.seconds, 1.0,
-                one.tolerance)
-        << one.hardware << " " << one.model;
   }
 }
 
