@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/arena.h"
 #include "kernels/base/clock.h"
 #include "kernels/base/worker_pool.h"
 #include "kernels/ops.h"
@@ -31,6 +32,19 @@ class Device {
   // time and beside ops. Errors: INTERNAL.
   virtual absl::Status Upload(std::span<const std::byte> from, std::span<std::byte> to) = 0;
   virtual absl::Status Download(std::span<const std::byte> from, std::span<std::byte> to) = 0;
+  // Returns when the ops that were called before have ended: ops may return earlier. A fault of
+  // the device is the answer of this and of copies from then on. Errors: INTERNAL naming the step.
+  virtual absl::Status Wait() { return absl::OkStatus(); }
+  // Where device memory is to be taken from when the host cannot read and write it; else null, and
+  // any memory of the host will do.
+  virtual Arena* arena() { return nullptr; }
+  // Says that copies of this host memory will come, and that they have ended. Advice: without it
+  // copies are slower. Must not overlap memory that is pinned.
+  virtual void Pin(std::span<std::byte> /*memory*/) {}
+  virtual void Unpin(std::span<std::byte> /*memory*/) {}
+  // Turns a shard of matmul weights, just uploaded by this thread, into what this device's ops read.
+  // Errors: INTERNAL.
+  virtual absl::Status UnpackShard(const WeightShardView& /*shard*/) { return absl::OkStatus(); }
   // The host's threads, for work between calls of ops.
   virtual WorkerPool& workers() = 0;
   // Words for people: "cpu, 2 threads, AVX3".

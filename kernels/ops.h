@@ -180,6 +180,9 @@ class Ops {
   virtual void GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView out) = 0;
   // Folds the logits of one vocabulary shard into the requests' states.
   virtual void HeadReduce(const HeadReduceArgs& args) = 0;
+  // Copies x to the host's memory, row behind row; returns when it is there, behind all ops before.
+  // This one is for devices whose memory the host reads.
+  virtual void ReadRows(MatrixView x, std::span<float> to);
 };
 
 }  // namespace nightshift
