@@ -71,4 +71,21 @@ struct DiscreteCpuOptions {
 absl::StatusOr<std::unique_ptr<Device>> CreateDiscreteCpuDevice(const DiscreteCpuOptions& options,
                                                                 const Clock& clock);
 
+struct CudaOptions {
+  int gpu = 0;  // as CUDA counts them
+  ComputeType compute_type = ComputeType::kBF16;  // of the only `ops` that it has
+  // Device memory for the arena, reserved at once; workspaces of about 70 MiB come on top.
+  int64_t memory_bytes = 0;
+  int num_threads = 0;  // of host_ops and workers, as above
+};
+
+// Creates the device of a GPU; host_ops and workers are the CPU's.
+// Errors: FAILED_PRECONDITION naming what is not there (CUDA in this build, driver, the GPU, a
+// compute capability of 7.5, cuBLAS, the compute type), RESOURCE_EXHAUSTED (device memory),
+// INVALID_ARGUMENT.
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
+
+// Bytes that are free on a GPU. Errors: FAILED_PRECONDITION as above, INTERNAL.
+absl::StatusOr<int64_t> FreeCudaMemory(int gpu);
+
 }  // namespace nightshift

@@ -6,7 +6,7 @@
 namespace nightshift {
 
 // Uniform in (0, 1), never 0 or 1: 52 bits of the SplitMix64 finaliser over key and token.
-inline double UniformAt(uint64_t noise_key, int32_t token) {
+constexpr double UniformAt(uint64_t noise_key, int32_t token) {
   uint64_t x =
       noise_key + (static_cast<uint64_t>(static_cast<uint32_t>(token)) + 1) * 0x9e3779b97f4a7c15U;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;

@@ -12,7 +12,8 @@ namespace nightshift::cuda_emulator {
 
 // Each allocation is mapped twice: at the address that the program knows, which is open only while
 // a kernel of its device runs, and at one that copies use. A touch of the first from elsewhere ends
-// the process with the address and the allocation. New memory holds no zeros. Used under one lock.
+// the process with the address and the allocation. New memory holds no zeros, as far as that is
+// cheap. Used under one lock.
 class DeviceMemory {
  public:
   // Returns null if the host has no room.

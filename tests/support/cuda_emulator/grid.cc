@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <iostream>
 #include <memory>
@@ -88,7 +89,7 @@ struct Warp {
 };
 
 bool IsSame(const Place& a, const Place& b) {
-  return a.line() == b.line() && a.column() == b.column();
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 // The threads of one block after the other; one a thread of the host, with stacks that stay.

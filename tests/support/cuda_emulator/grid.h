@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <source_location>
 
 struct uint3 {
   unsigned int x = 0;
@@ -32,7 +31,22 @@ inline constinit thread_local dim3 gridDim;
 
 namespace nightshift::cuda_emulator {
 
-using Place = std::source_location;
+// A line of the kernel's source. (std::source_location is not clang 14's.)
+class Place {
+ public:
+  constexpr Place() = default;
+  static constexpr Place current(const char* file_name = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
+    return Place(file_name, line);
+  }
+  constexpr const char* file_name() const { return file_name_; }
+  constexpr int line() const { return line_; }
+
+ private:
+  constexpr Place(const char* file_name, int line) : file_name_(file_name), line_(line) {}
+  const char* file_name_ = "";
+  int line_ = 0;
+};
 
 // Calls `thread` once for each thread of each block. Threads that wait for what never comes end the
 // process: with the kernel's name, where they wait, and how many have ended or wait elsewhere.
