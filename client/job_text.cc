@@ -289,6 +289,9 @@ std::string OutcomeText(const v1::Job& job) {
 
 std::string WaitsForText(const v1::Job& job) {
   std::vector<std::string> parts;
+  if (job.held()) {
+    parts.push_back("the daemon, which is drained (nightshift server drain --undo)");
+  }
   if (!job.waits_for().empty()) {
     parts.push_back(OneLine(job.waits_for()));
   }
@@ -411,7 +414,9 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "api", absl::StrJoin(info.api_versions(), " "));
   AddField(text, "instance", info.instance_id());
   AddField(text, "up", ShortDuration(now - TimeOf(info.start_time())));
-  AddField(text, "state", info.draining() ? "draining" : "accepting jobs");
+  AddField(text, "state",
+           info.draining() ? "drained: accepts and runs nothing until nightshift server drain --undo"
+                           : "accepting jobs");
   AddField(text, "storage", info.storage());
   AddField(text, "device", info.device().empty() ? "none until a model is loaded" : info.device());
   AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
@@ -457,6 +462,7 @@ std::string JobJson(const v1::Job& job) {
                {"waits_for", job.waits_for().empty() ? Json(nullptr) : Json(job.waits_for())},
                {"waits_for_model",
                 job.waits_for_model().empty() ? Json(nullptr) : Json(job.waits_for_model())},
+               {"held", job.held()},
                {"retry_of", job.retry_of().empty() ? Json(nullptr) : Json(job.retry_of())},
                {"results_expired", job.results_expired()},
                {"error", JobErrorJson(job)},

@@ -95,7 +95,7 @@ absl::Status MakeClientError(absl::StatusCode code, absl::string_view reason,
 bool IsTransient(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
-      return true;
+      return DetailsOf(status).reason != "SERVER_DRAINED";
     case absl::StatusCode::kAborted: {
       const std::string reason = DetailsOf(status).reason;
       return reason == "REQUEST_IN_PROGRESS" || reason == "UPLOAD_INCOMPLETE" ||

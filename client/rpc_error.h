@@ -40,8 +40,9 @@ ErrorDetails DetailsOf(const google::rpc::Status& status);
 absl::Status MakeClientError(absl::StatusCode code, absl::string_view reason,
                              absl::string_view message);
 
-// True for errors after which the same call may succeed: UNAVAILABLE, a request_id that is still in
-// flight, an upload or a stream that was cut.
+// True for errors after which the same call may succeed: UNAVAILABLE (but for a daemon that is
+// drained: a person must undo that), a request_id that is still in flight, an upload or a stream that
+// was cut.
 bool IsTransient(const absl::Status& status);
 
 }  // namespace nightshift

@@ -72,8 +72,8 @@ absl::Status ServerDrain(Session& session) {
   }
   session.console().Note(
       info.draining()
-          ? "the daemon accepts and runs nothing until its next start, or: nightshift server drain "
-            "--undo"
+          ? "the daemon accepts and runs nothing, also after a restart, until: nightshift server "
+            "drain --undo"
           : "the daemon accepts and runs jobs");
   return absl::OkStatus();
 }
@@ -100,9 +100,17 @@ absl::Status ServerBackup(Session& session) {
 absl::Status CheckHealthOnce(Session& session) {
   RETURN_IF_ERROR(session.Connect(absl::ZeroDuration()));
   ASSIGN_OR_RETURN(const bool serving, session.client().CheckHealth(kService));
-  return serving ? absl::OkStatus()
-                 : MakeClientError(absl::StatusCode::kUnavailable, "NOT_SERVING",
-                                   "check health: the daemon does not accept jobs at present");
+  if (serving) {
+    return absl::OkStatus();
+  }
+  // Who has no token is not told.
+  const absl::StatusOr<v1::ServerInfo> info = session.client().GetServerInfo();
+  return info.ok() && info->draining()
+             ? MakeClientError(absl::StatusCode::kUnavailable, "SERVER_DRAINED",
+                               "check health: the daemon is drained: it accepts and runs nothing "
+                               "until nightshift server drain --undo")
+             : MakeClientError(absl::StatusCode::kUnavailable, "NOT_SERVING",
+                               "check health: the daemon does not accept jobs at present");
 }
 
 absl::Status Health(Session& session) {

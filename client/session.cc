@@ -17,6 +17,11 @@ bool MakesJobs(const CommandLine& line) {
 }
 
 std::string StepOfUnavailable(const std::string& reason, const CommandLine& line) {
+  if (reason == "SERVER_DRAINED") {
+    return line.command == Command::kHealth
+               ? ""  // the message says it
+               : "run the same command again when it is undone ('nightshift health --wait' waits)";
+  }
   if (reason != "NOT_LISTENING") {
     return "see the daemon's log, then run the same command again";
   }

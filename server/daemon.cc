@@ -141,12 +141,18 @@ void Announce(const Server& server) {
   if (!server.http_url().empty()) {
     LOG(INFO) << "listening address=" << server.http_url();
   }
-  sd_notify(0, "READY=1\nSTATUS=accepting jobs");
+  sd_notify(0, "READY=1");
+}
+
+// For `systemctl status`.
+void TellDrained(bool drained) {
+  sd_notify(0, drained ? "STATUS=drained: accepts and runs nothing until nightshift server drain --undo"
+                       : "STATUS=accepting jobs");
 }
 
 // Ends the server. The drain has a thread of its own, so that signals and the timeout are heard.
 void DrainWithin(Server& server, Watchdog& watchdog, int64_t timeout_s) {
-  sd_notify(0, "STOPPING=1\nSTATUS=draining");
+  sd_notify(0, "STOPPING=1\nSTATUS=stopping");
   std::thread drain([&server] {
     server.Drain();
     ::kill(::getpid(), SIGUSR1);
@@ -233,6 +239,7 @@ ExitCode RunDaemon(const CommandLine& line, EngineFactory engine_factory) {
     fatal.store(true);
     ::kill(::getpid(), SIGTERM);
   };
+  parts.on_drain_set = TellDrained;
   auto server = Server::Start(line.options, std::move(parts));
   if (!server.ok()) {
     LOG(ERROR) << "start_refused status=" << server.status().ToString();

@@ -229,6 +229,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   runner.disk_is_full = [disk = server->disk_.get()] { return disk->full(); };
   server->runner_ = std::make_unique<Runner>(std::move(runner), *server->store_, *server->catalog_,
                                              std::move(parts.engine_factory), server->clock_);
+  server->on_drain_set_ = parts.on_drain_set;
+  server->ApplyDrain();
   RETURN_IF_ERROR(server->Listen(options, parts));
   server->runner_->Start();
   server->disk_->Watch([runner = server->runner_.get()] { runner->Wake(); });
@@ -303,7 +305,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
             return runner_->PlanFor(key, workload, kv_types);
           },
       .text_of = [this](const CatalogModel& model) { return runner_->TextOf(model); },
-      .set_drain = [this](bool drain) { SetDrain(drain); },
+      .set_drain = [this](bool drain) { return SetDrain(drain); },
       .backup = [this](const std::string& directory) { return Backup(directory); }});
   context_->limits.heartbeat_interval_us = parts.heartbeat_interval_us;
   context_->limits.stalled_reader_us = parts.stalled_reader_us;
@@ -384,13 +386,27 @@ absl::Status Server::CheckAlive(int64_t timeout_us) {
   return absl::OkStatus();
 }
 
-void Server::SetDrain(bool drain) {
-  LOG(INFO) << "drain_set drain=" << drain;
-  calls_.RefuseJobs(drain);
-  runner_->Hold(drain);
+absl::Status Server::SetDrain(bool drain) {
+  MutexLock lock(drain_mutex_);
+  RETURN_IF_ERROR(state_->KeepDrained(drain));
+  ApplyDrain();
+  return absl::OkStatus();
+}
+
+void Server::ApplyDrain() {
+  const bool drained = state_->IsDrained();
+  if (drained) {
+    LOG(WARNING) << "drained action=\"nothing is accepted or runs, also after a restart, until "
+                    "nightshift server drain --undo\"";
+  } else if (calls_.drained()) {
+    LOG(INFO) << "drain_undone";
+  }
+  calls_.SetDrained(drained);
+  runner_->Hold(drained);
   if (health_ != nullptr) {
     health_->Look();
   }
+  on_drain_set_(drained);
 }
 
 absl::StatusOr<v1::BackupResponse> Server::Backup(const std::string& directory) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 
 #include "kernels/base/clock.h"
+#include "kernels/base/mutex.h"
 #include "server/options.h"
 #include "server/http/http_server.h"
 #include "server/metrics/metrics.h"
@@ -44,6 +45,9 @@ struct ServerParts {
   // Called once, on a thread of the server, when the store can no longer be trusted to keep what it
   // is given: drain and exit with an error.
   std::function<void(const absl::Status&)> on_fatal;
+  // Told whether the daemon is drained (SetDrain), at its start and whenever that changes; on a
+  // thread of the server.
+  std::function<void(bool drained)> on_drain_set = [](bool) {};
   // Between signs of life on a stream of results that has nothing to send.
   int64_t heartbeat_interval_us = 15'000'000;
   // A reader of results that takes nothing for so long is cut off; looked at with each heartbeat.
@@ -88,14 +92,19 @@ class Server {
   absl::Status OpenStore(const Options& options, const ServerParts& parts);
   absl::Status Listen(const Options& options, const ServerParts& parts);
   absl::Status ServeHttp(const std::string& address, const v1::ServerInfo& info);
-  // Refuses new jobs and lets nothing run, or undoes that.
-  void SetDrain(bool drain);
+  // Refuses new jobs and lets nothing run, also after a restart, or undoes that. Blocks. Errors:
+  // StateDirectory::KeepDrained's; nothing has changed.
+  absl::Status SetDrain(bool drain);
+  // Does what the state directory says of it.
+  void ApplyDrain();
   absl::StatusOr<v1::BackupResponse> Backup(const std::string& directory);
 
   // Most patience for open calls after everything else has ended.
   std::atomic<int64_t> patience_us_{10'000'000};
   std::atomic<bool> drained_{false};
   bool calls_ended_ = false;
+  std::function<void(bool drained)> on_drain_set_;
+  Mutex drain_mutex_;  // one SetDrain at a time
   RealClock clock_;
   std::unique_ptr<AccessControl> access_;
   std::unique_ptr<TlsRotation> tls_;  // null: no TLS

@@ -68,7 +68,7 @@ DaemonStatus ReadDaemonStatus(const RpcContext& rpc, const v1::ServerInfo& info,
   DaemonStatus status;
   status.info = info;
   status.now_us = rpc.clock.WallMicros();
-  status.draining = rpc.calls.refuses_jobs();
+  status.drained = rpc.calls.drained();
   status.checks = CheckReadiness(rpc);
   status.runner = rpc.runner_status();
   status.models = rpc.catalog.List();

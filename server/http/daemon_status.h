@@ -38,7 +38,7 @@ struct DiskStatus {
 struct DaemonStatus {
   v1::ServerInfo info;  // what does not change while it runs
   int64_t now_us = 0;   // wall clock
-  bool draining = false;
+  bool drained = false;  // SetDrain holds
   std::vector<ReadinessCheck> checks;
   RunnerStatus runner;
   std::vector<CatalogModel> models;

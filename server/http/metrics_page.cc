@@ -35,7 +35,7 @@ void SetReadiness(const DaemonStatus& status, Metrics& metrics) {
     metrics.Set("ready", "Whether a part can do what it is there for; /readyz says why not",
                 check.status.ok(), {{"check", check.name}});
   }
-  metrics.Set("draining", "Whether no job is accepted and nothing runs", status.draining);
+  metrics.Set("draining", "Whether no job is accepted and nothing runs", status.drained);
 }
 
 void SetQueue(const DaemonStatus& status, Metrics& metrics) {

@@ -108,9 +108,8 @@ void AddRow(std::string& page, absl::string_view name, absl::string_view value) 
 void AddTop(const DaemonStatus& status, std::string& page) {
   const int64_t now_s = status.now_us / 1'000'000;
   absl::StrAppend(&page, "<h1>nightshiftd ", Text(status.info.version()), "</h1>\n<p>",
-                  status.draining
-                      ? "<span class=\"bad\">draining: nothing is accepted, nothing runs"
-                        "</span>"
+                  status.drained ? "<span class=\"bad\">drained: nothing is accepted, nothing runs"
+                                   "</span>"
                   : IsReady(status.checks) ? "<span class=\"good\">ready</span>"
                                            : "<span class=\"bad\">not ready</span>",
                   " <span class=\"quiet\">at ", Time(status.now_us), ", up for ",

@@ -49,6 +49,7 @@ inline constexpr char kNoSweep[] = "NO_SWEEP";
 inline constexpr char kSeqAhead[] = "SEQ_AHEAD";
 inline constexpr char kReaderStalled[] = "READER_STALLED";
 inline constexpr char kServerDraining[] = "SERVER_DRAINING";
+inline constexpr char kServerDrained[] = "SERVER_DRAINED";
 inline constexpr char kStoreBusy[] = "STORE_BUSY";
 inline constexpr char kRecordCorrupt[] = "RECORD_CORRUPT";
 inline constexpr char kInternal[] = "INTERNAL";

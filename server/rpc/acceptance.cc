@@ -109,9 +109,7 @@ class Acceptance::InFlight {
 };
 
 absl::Status Acceptance::Check(const Submission& submission) const {
-  if (context_.calls.refuses_jobs()) {
-    return Draining();
-  }
+  RETURN_IF_ERROR(context_.calls.CheckAccepts());
   if (!submission.job_id.empty() && !IsJobId(submission.job_id)) {
     return MakeFieldError(reason::kFieldInvalid, {{"job_id", "must match [a-z0-9-]{1,63}"}});
   }

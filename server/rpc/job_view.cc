@@ -144,6 +144,7 @@ absl::StatusOr<v1::Job> MakeJob(const JobRecord& record, const ViewMoment& momen
   SetNextRun(record, moment.now_us, job);
   SetWaitsFor(record, moment, job);
   SetWaitsForModel(record, moment, job);
+  job.set_held(moment.drained && IsRunnable(record.state));
   if (!record.retry_of.empty()) {
     job.set_retry_of(JobName(record.retry_of));
   }

@@ -28,6 +28,7 @@ struct ViewMoment {
   JobStore* store = nullptr;  // for the job that it waits for; may be null
   std::string loaded_model;   // of the daemon now
   std::map<std::string, std::string> model_waits;  // as RunnerStatus
+  bool drained = false;                            // the daemon runs nothing
 };
 
 // Reads the store, if at all, for one job. DATA_LOSS when the record does not parse.

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/rpc/status_bridge.h"
+
 namespace nightshift {
 
 int64_t OpenCalls::Add(std::weak_ptr<Waiting> call) {
@@ -15,6 +17,13 @@ int64_t OpenCalls::Add(std::weak_ptr<Waiting> call) {
 void OpenCalls::Remove(int64_t id) {
   MutexLock lock(mutex_);
   calls_.erase(id);
+}
+
+absl::Status OpenCalls::CheckAccepts() const {
+  if (draining()) {
+    return Draining();
+  }
+  return drained() ? Drained() : absl::OkStatus();
 }
 
 void OpenCalls::Drain() {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/status_macros.h"
 #include "server/rpc/disk_reserve.h"
-#include "server/rpc/status_bridge.h"
 
 namespace nightshift {
 namespace {
@@ -13,9 +13,7 @@ namespace {
 constexpr char kEngine[] = "engine";
 
 absl::Status CheckEngine(const RpcContext& rpc) {
-  if (rpc.calls.refuses_jobs()) {
-    return absl::UnavailableError("the daemon is draining: nothing runs");
-  }
+  RETURN_IF_ERROR(rpc.calls.CheckAccepts());
   const RunnerStatus runner = rpc.runner_status();
   if (!runner.model_waits.empty()) {
     const auto& [model, reason] = *runner.model_waits.begin();
@@ -40,7 +38,7 @@ absl::Status CheckEngine(const RpcContext& rpc) {
 std::vector<ReadinessCheck> CheckReadiness(const RpcContext& rpc) {
   return {{"store", rpc.store.health()},
           {"disk", CheckDiskReserve(rpc, 0)},
-          {"drain", rpc.calls.refuses_jobs() ? Draining() : absl::OkStatus()},
+          {"drain", rpc.calls.CheckAccepts()},
           {kEngine, CheckEngine(rpc)}};
 }
 

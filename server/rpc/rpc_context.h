@@ -73,7 +73,8 @@ struct RpcContext {
       plan_for;
   // Runner::TextOf. Reads files: for task threads.
   std::function<absl::StatusOr<ModelTextPtr>(const CatalogModel&)> text_of;
-  std::function<void(bool drain)> set_drain;
+  // Blocks: for task threads. Errors: StateDirectory::KeepDrained's; nothing has changed.
+  std::function<absl::Status(bool drain)> set_drain;
   // Blocks: for task threads. See server/store/backup.h.
   std::function<absl::StatusOr<v1::BackupResponse>(const std::string& directory)> backup;
 };
@@ -87,7 +88,8 @@ inline ViewMoment MomentOf(const RpcContext& rpc) {
           .times_left_us = runner.times_left_us,
           .store = &rpc.store.store(),
           .loaded_model = runner.loaded_model,
-          .model_waits = runner.model_waits};
+          .model_waits = runner.model_waits,
+          .drained = rpc.calls.drained()};
 }
 
 }  // namespace nightshift

@@ -129,6 +129,32 @@ class ServerInfoCall : public UnaryCall<v1::ServerInfo> {
   const std::function<v1::ServerInfo()> info_;
 };
 
+// Keeps what is asked for on disk: on a task thread.
+class SetDrainCall : public UnaryCall<v1::ServerInfo> {
+ public:
+  SetDrainCall(grpc::CallbackServerContext* context, bool drain, v1::ServerInfo* response,
+               std::function<v1::ServerInfo()> info, RpcContext& rpc)
+      : UnaryCall(context, response), drain_(drain), info_(std::move(info)), rpc_(rpc) {}
+
+  void Start() {
+    const auto self = std::static_pointer_cast<SetDrainCall>(shared_from_this());
+    const absl::Status pushed = rpc_.tasks.Push([self] { self->Respond(self->Set()); });
+    if (!pushed.ok()) {
+      Respond(pushed);
+    }
+  }
+
+ private:
+  absl::StatusOr<v1::ServerInfo> Set() {
+    RETURN_IF_ERROR(rpc_.set_drain(drain_));
+    return info_();
+  }
+
+  const bool drain_;
+  const std::function<v1::ServerInfo()> info_;
+  RpcContext& rpc_;
+};
+
 // Copies the whole state: on a task thread.
 class BackupCall : public UnaryCall<v1::BackupResponse> {
  public:
@@ -223,11 +249,8 @@ grpc::ServerUnaryReactor* ServerServiceRpc::GetModel(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ServerServiceRpc::SetDrain(grpc::CallbackServerContext* context,
                                                      const v1::SetDrainRequest* request,
                                                      v1::ServerInfo* response) {
-  return StartCall<ServerInfoCall>(context_, "nightshift.v1.ServerService/SetDrain", context,
-                                   response, [this, drain = request->drain()] {
-                                     context_.set_drain(drain);
-                                     return Info();
-                                   });
+  return StartCall<SetDrainCall>(context_, "nightshift.v1.ServerService/SetDrain", context,
+                                 request->drain(), response, [this] { return Info(); });
 }
 
 grpc::ServerUnaryReactor* ServerServiceRpc::Backup(grpc::CallbackServerContext* context,
@@ -240,7 +263,7 @@ grpc::ServerUnaryReactor* ServerServiceRpc::Backup(grpc::CallbackServerContext* 
 v1::ServerInfo ServerServiceRpc::Info() const {
   const RunnerStatus runner = context_.runner_status();
   v1::ServerInfo info = info_;
-  info.set_draining(context_.calls.refuses_jobs());
+  info.set_draining(context_.calls.drained());
   info.set_loaded_model(runner.loaded_model);
   info.set_device(runner.device);
   info.set_bottleneck(runner.bottleneck);

@@ -13,6 +13,8 @@ namespace nightshift {
 namespace {
 
 constexpr int64_t kRetryDelayMs = 2000;
+// A person undoes it.
+constexpr int64_t kDrainedRetryDelayMs = 60'000;
 
 }  // namespace
 
@@ -37,16 +39,25 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& context) {
   if (absl::IsUnavailable(status)) {
-    context.AddTrailingMetadata("grpc-retry-pushback-ms", absl::StrCat(kRetryDelayMs));
+    const bool is_drained = ErrorReason(status) == reason::kServerDrained;
+    context.AddTrailingMetadata("grpc-retry-pushback-ms",
+                                absl::StrCat(is_drained ? -1 : kRetryDelayMs));
   }
 }
 
 absl::Status Draining() {
   return WithRetryDelay(
       MakeError(absl::StatusCode::kUnavailable, reason::kServerDraining,
-                "the daemon is draining; come back when it has restarted, or after "
-                "nightshift server drain --undo"),
+                "the daemon is stopping; come back when it has restarted"),
       kRetryDelayMs);
+}
+
+absl::Status Drained() {
+  return WithRetryDelay(
+      MakeError(absl::StatusCode::kUnavailable, reason::kServerDrained,
+                "the daemon is drained: it accepts and runs nothing until an administrator gives "
+                "nightshift server drain --undo"),
+      kDrainedRetryDelayMs);
 }
 
 }  // namespace nightshift

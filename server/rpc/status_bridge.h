@@ -12,11 +12,13 @@ namespace nightshift {
 // RESOURCE_EXHAUSTED) says when to come back.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// For UNAVAILABLE: tells clients that retry by themselves when to come back
-// (grpc-retry-pushback-ms).
+// For UNAVAILABLE: tells clients that retry by themselves when to come back, or that no retry of
+// theirs helps (grpc-retry-pushback-ms).
 void AddRetryMetadata(const absl::Status& status, grpc::CallbackServerContext& context);
 
-// UNAVAILABLE: the daemon is draining.
+// UNAVAILABLE: the daemon ends.
 absl::Status Draining();
+// UNAVAILABLE: an administrator wants nothing to run (SetDrain).
+absl::Status Drained();
 
 }  // namespace nightshift

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/clock.h"
+#include "kernels/base/file_descriptor.h"
 #include "kernels/base/log.h"
 #include "kernels/base/status_macros.h"
 
@@ -27,6 +28,7 @@ namespace {
 
 constexpr char kJobsFolder[] = "jobs";
 constexpr char kUploadsFolder[] = "uploads";
+constexpr char kDrainedFile[] = "drained";
 
 // A daemon that is killed while it spawns its engine's process leaves the lock to that until it has
 // begun: whoever restarts the daemon at once must not be refused for it.
@@ -199,6 +201,30 @@ std::string StateDirectory::tls_path() const {
 
 std::string StateDirectory::uploads_path() const {
   return absl::StrCat(path_, "/", kUploadsFolder);
+}
+
+bool StateDirectory::IsDrained() const {
+  std::error_code error;
+  return std::filesystem::exists(absl::StrCat(path_, "/", kDrainedFile), error);
+}
+
+absl::Status StateDirectory::KeepDrained(bool drained) const {
+  const std::string path = absl::StrCat(path_, "/", kDrainedFile);
+  if (!drained) {
+    if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return Refusal("remove", path);
+    }
+    return SyncDirectory(path_);
+  }
+  const FileDescriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (file.get() < 0) {
+    return errno == ENOSPC || errno == EDQUOT
+               ? absl::ResourceExhaustedError(absl::StrCat("make ", path, ": ", strerror(errno)))
+               : Refusal("make", path);
+  }
+  RETURN_IF_ERROR(SyncFile(file.get(), path));
+  return SyncDirectory(path_);
 }
 
 absl::Status StateDirectory::RemoveStrayFiles(const std::vector<std::string>& keep) const {

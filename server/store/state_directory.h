@@ -2,6 +2,7 @@
 //
 //   lock         held (flock) for the daemon's life
 //   store.sqlite jobs, rows, results
+//   drained      there while an administrator wants nothing to run
 //   ballast      room that is given up when the disk is full
 //   jobs/        one immutable input file a job
 //   prompts/     token ids of prompts that were checked; may be lost
@@ -49,6 +50,12 @@ class StateDirectory {
   std::string uploads_path() const;
   // Where the daemon lays the certificate that it serves with; made by whoever does.
   std::string tls_path() const;
+
+  // Whether an administrator has drained the daemon, also before this start.
+  bool IsDrained() const;
+  // Keeps it, durably. One call at a time. Errors: FAILED_PRECONDITION, RESOURCE_EXHAUSTED (disk
+  // full), naming the file.
+  absl::Status KeepDrained(bool drained) const;
 
   // Removes uploads that nobody can finish and inputs of no job: what a crash between a file's and
   // its record's change leaves. `keep`: JobStore::InputFiles, relative to path(). For the start,

@@ -64,6 +64,16 @@ TEST_F(RunCommandTest, MakesAFileWithEachRowOnce) {
   EXPECT_FALSE(fs::exists(output_ + ".part.state"));
 }
 
+// A person must undo that: whoever waits waits for ever.
+TEST_F(RunCommandTest, EndsAtOnceWhenTheDaemonIsDrained) {
+  FakeDaemon daemon(5);
+  daemon.submit_errors = {
+      RpcError(grpc::StatusCode::UNAVAILABLE, "SERVER_DRAINED", "the daemon is drained")};
+  EXPECT_EQ(Run(Line(daemon, Command::kRun)), 8);
+  EXPECT_EQ(daemon.request_ids.size(), 1U);
+  EXPECT_FALSE(fs::exists(output_));
+}
+
 // The pack of a path is the daemon's when its digest is, whatever the names.
 TEST_F(RunCommandTest, UsesADaemonOnlyForThePackThatItServes) {
   FakeDaemon daemon(5);

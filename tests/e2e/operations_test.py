@@ -15,6 +15,7 @@ from e2e_lib import (FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFTD, ROOT, EndToEndTest,
                      run_client, write_rows)
 
 DEPLOY = ROOT / "deploy"
+DRAINED = "STATUS=drained: accepts and runs nothing until nightshift server drain --undo"
 EVENT = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
@@ -101,15 +102,35 @@ class OperationsTest(EndToEndTest):
         self.assertIn("note=&lt;script&gt;", page)
         self.assertNotIn("document 1", page)
 
-    def test_readiness_follows_a_drain(self):
+    def test_a_drain_outlives_a_crash_and_everybody_is_told(self):
         daemon = self.fake_daemon().start()
-        url = self.http_url(daemon)
-        self.assertEqual(self.get(url + "/readyz")[0], 200)
+        self.assertEqual(self.get(self.http_url(daemon) + "/readyz")[0], 200)
+        source = write_rows(self.folder / "rows.jsonl", rows(3))
         self.assertEqual(run_client("server", "drain", address=daemon.address).returncode, 0)
+        self.wait_for_notification(daemon, DRAINED)
+        daemon.kill()
+        daemon.launch()
+        self.wait_for_notification(daemon, DRAINED)
+        daemon.wait_ready()
+        url = self.http_url(daemon)
         status, reasons = self.get(url + "/readyz")
         self.assertEqual(status, 503)
-        self.assertIn("drain: the daemon is draining", reasons)
+        self.assertIn("drain: the daemon is drained", reasons)
         self.assertEqual(self.get(url + "/livez"), (200, "ok\n"))
+        self.assertIn("drained: nothing is accepted", self.get(url + "/statusz")[1])
+        # Nobody waits for what a person must undo.
+        for command in (["health"], ["run", source, "-o", self.folder / "out.jsonl"], ["submit", source]):
+            refused = run_client(*command, address=daemon.address, limit_s=30)
+            self.assertEqual(refused.returncode, 8, refused.stderr)
+            self.assertIn("the daemon is drained", refused.stderr)
+            self.assertIn("nightshift server drain --undo", refused.stderr)
+            self.assertNotIn("does not answer", refused.stderr)
+        told = run_client("server", "info", address=daemon.address).stdout
+        self.assertRegex(told, r"state +drained")
+        undone = run_client("server", "drain", "--undo", address=daemon.address)
+        self.assertEqual(undone.returncode, 0, undone.stderr)
+        self.wait_for_notification(daemon, "STATUS=accepting jobs")
+        self.run_job(daemon, rows(3))
 
     def test_alerts_and_dashboard_name_metrics_that_there_are(self):
         daemon = self.fake_daemon().start()

@@ -6,6 +6,7 @@ import time
 from typing import Callable, List, Optional, Tuple, TypeVar
 
 import grpc
+from google.rpc import error_details_pb2, status_pb2
 
 Answer = TypeVar("Answer")
 Metadata = List[Tuple[str, str]]
@@ -75,9 +76,25 @@ def file_of(variable: str) -> Optional[bytes]:
     return pathlib.Path(path).read_bytes() if path else None
 
 
+def reason_of(error: grpc.RpcError) -> str:
+    """What the daemon's error says to programs, such as "JOB_NOT_FOUND"; empty for one of gRPC's own."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            info = error_details_pb2.ErrorInfo()
+            for detail in status_pb2.Status.FromString(value).details:
+                if detail.Unpack(info):
+                    return info.reason
+    return ""
+
+
 def is_transient(error: grpc.RpcError) -> bool:
-    """Whether the same call may work later: the daemon is away, starting or draining."""
+    """Whether the same call may work later: the daemon is away, starting or stopping.
+
+    One that an administrator has drained stays so until that is undone.
+    """
     code = error.code()
+    if reason_of(error) == "SERVER_DRAINED":
+        return False
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.ABORTED):
         return True
     return code == grpc.StatusCode.INTERNAL and "RST_STREAM" in (error.details() or "")

@@ -199,7 +199,7 @@ TEST_F(PagesTest, ReadinessSaysWhatIsNotReady) {
   SetDrain(true);
   const httplib::Result draining = Page("/readyz");
   EXPECT_EQ(draining->status, 503);
-  EXPECT_THAT(draining->body, HasSubstr("drain: the daemon is draining"));
+  EXPECT_THAT(draining->body, HasSubstr("drain: the daemon is drained"));
   EXPECT_EQ(Page("/livez")->status, 200) << "alive all the same";
   EXPECT_EQ(Value(Metrics(), R"(nightshift_ready{check="drain"})"), 0);
   SetDrain(false);

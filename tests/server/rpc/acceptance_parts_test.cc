@@ -245,7 +245,7 @@ TEST_F(InputScanTest, BoundsTheNumberOfRows) {
 
 TEST_F(InputScanTest, EndsWhenToldTo) {
   stop_.store(true);
-  EXPECT_THAT(Scan("{}\n"), StatusIs(absl::StatusCode::kUnavailable, "draining"));
+  EXPECT_THAT(Scan("{}\n"), StatusIs(absl::StatusCode::kUnavailable, "stopping"));
 }
 
 }  // namespace

@@ -302,7 +302,7 @@ TEST_F(JobControlTest, ADrainRefusesAndRunsNothingUntilItIsUndone) {
   EXPECT_TRUE(info.draining());
   control_.ReleaseSweeps();
   v1::Job job;
-  EXPECT_THAT(Submit(TokenJob(1), job), Refuses(StatusCode::UNAVAILABLE, "SERVER_DRAINING"));
+  EXPECT_THAT(Submit(TokenJob(1), job), Refuses(StatusCode::UNAVAILABLE, "SERVER_DRAINED"));
   v1::WaitJobRequest wait;
   wait.set_name(name);
   wait.mutable_timeout()->set_nanos(50'000'000);
@@ -312,6 +312,39 @@ TEST_F(JobControlTest, ADrainRefusesAndRunsNothingUntilItIsUndone) {
   ASSERT_TRUE(SetDrain(false, info).ok());
   EXPECT_FALSE(info.draining());
   EXPECT_EQ(WaitForEnd(name).counts().succeeded(), 30);
+}
+
+TEST_F(JobControlTest, ADrainOutlivesRestartsUntilItIsUndone) {
+  const std::string name = StartHeldJob(30);
+  v1::ServerInfo info;
+  ASSERT_TRUE(SetDrain(true, info).ok());
+  EXPECT_TRUE(GetNow(name).held());
+  control_.ReleaseSweeps();
+  Restart();
+  const int64_t sweeps = control_.num_sweeps();
+  v1::Job job;
+  const grpc::Status refused = Submit(TokenJob(1), job);
+  EXPECT_THAT(refused, Refuses(StatusCode::UNAVAILABLE, "SERVER_DRAINED"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("nightshift server drain --undo"));
+  EXPECT_TRUE(GetNow(name).held());
+  EXPECT_EQ(control_.num_sweeps(), sweeps);
+  ASSERT_TRUE(SetDrain(false, info).ok());
+  EXPECT_EQ(WaitForEnd(name).counts().succeeded(), 30);
+  EXPECT_FALSE(GetNow(name).held());
+  Restart();
+  EXPECT_TRUE(Submit(TokenJob(1), job).ok()) << "undone is undone";
+}
+
+TEST_F(JobControlTest, ADrainThatCannotBeKeptChangesNothing) {
+  ASSERT_TRUE(std::filesystem::create_directory(options_.state_directory + "/drained.new"));
+  // A folder in the file's place, which neither opens nor goes away.
+  std::filesystem::rename(options_.state_directory + "/drained.new",
+                          options_.state_directory + "/drained");
+  v1::ServerInfo info;
+  const grpc::Status refused = SetDrain(true, info);
+  EXPECT_EQ(refused.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr(options_.state_directory + "/drained"));
+  EXPECT_EQ(WaitForEnd(Submit(TokenJob(3)).name()).counts().succeeded(), 3);
 }
 
 TEST_F(JobControlTest, AJobEndsWhenItIsCancelledWhileDraining) {

@@ -71,6 +71,20 @@ TEST(StateDirectoryTest, WaitsForALockThatIsHeldForAMomentMore) {
   EXPECT_OK(status);
 }
 
+TEST(StateDirectoryTest, KeepsADrainUntilItIsUndone) {
+  const TemporaryFolder folder;
+  for (const bool drained : {false, true, true, false, false}) {
+    auto directory = StateDirectory::Open(folder.path());
+    ASSERT_OK(directory);
+    ASSERT_OK((*directory)->KeepDrained(drained));
+    EXPECT_EQ((*directory)->IsDrained(), drained);
+    directory->reset();
+    directory = StateDirectory::Open(folder.path());
+    ASSERT_OK(directory);
+    EXPECT_EQ((*directory)->IsDrained(), drained);
+  }
+}
+
 TEST(StateDirectoryTest, RefusesAPathThatIsNoFolder) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() + "/file") << "x";
