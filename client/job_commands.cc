@@ -200,7 +200,8 @@ absl::StatusOr<ExitCode> Retry(Session& session) {
   // The same job tried again under the same key is the same retry.
   const std::string request_id = RequestIdOf(absl::StrCat("retry ", old.uid()), "", line.run_key);
   ASSIGN_OR_RETURN(const v1::Job job, session.client().RetryFailed(line.job, request_id));
-  session.console().Note(absl::StrCat(job.name(), " retries ",
+  session.console().Note(absl::StrCat(job.attached() ? "attached to " : "", job.name(),
+                                      job.attached() ? ", which retries " : " retries ",
                                       GroupedNumber(job.counts().total()), " requests of ",
                                       line.job));
   RETURN_IF_ERROR(session.console().Print(line.json ? JobJson(job) : job.name() + "\n"));

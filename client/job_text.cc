@@ -465,6 +465,7 @@ std::string JobJson(const v1::Job& job) {
                {"held", job.held()},
                {"retry_of", job.retry_of().empty() ? Json(nullptr) : Json(job.retry_of())},
                {"results_expired", job.results_expired()},
+               {"attached", job.attached()},
                {"error", JobErrorJson(job)},
                {"labels", labels}});
 }

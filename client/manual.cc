@@ -40,7 +40,7 @@ Definitions JsonOutput() {
       {"run -o FILE, submit, status, list, wait, results -o FILE, cancel, pause, resume, retry",
        "A job: name, uid, state, model, counts, tokens, progress, report, last_seq, create_time, "
        "start_time, end_time, expire_time, next_run_time, waits_for, waits_for_model, held, retry_of, "
-       "results_expired, error, labels"},
+       "results_expired, attached, error, labels"},
       {"run -o -, results -o -", "Result lines, as without --json"},
       {"delete", "The job that is gone: name, deleted"},
       {"models",

@@ -7,7 +7,6 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 #include "client/job_text.h"
 #include "client/progress.h"
@@ -16,9 +15,6 @@
 
 namespace nightshift {
 namespace {
-
-// A job that is older than its submission was there before; clocks of one machine agree to this.
-constexpr absl::Duration kClockSlack = absl::Seconds(2);
 
 // Maps have no order of their own: the same spec must always give the same bytes.
 std::string DeterministicBytes(const v1::JobSpec& spec) {
@@ -29,10 +25,6 @@ std::string DeterministicBytes(const v1::JobSpec& spec) {
   spec.SerializeToCodedStream(&stream);
   stream.Trim();
   return bytes;
-}
-
-bool WasThereBefore(const v1::Job& job, absl::Time submitted) {
-  return absl::FromUnixSeconds(job.create_time().seconds()) < submitted - kClockSlack;
 }
 
 }  // namespace
@@ -63,19 +55,19 @@ SubmitOptions SubmitOptionsOf(const CommandLine& line, const InputFile& input) {
 
 absl::StatusOr<v1::Job> SubmitAndTell(Session& session, const SubmitOptions& submission,
                                       const InputFile& input) {
-  const absl::Time start = absl::Now();
   ASSIGN_OR_RETURN(const v1::Job job, session.client().Submit(submission, input));
   session.TroubleIsOver();
   if (submission.validate_only) {
     return job;
   }
   Console& console = session.console();
-  if (!WasThereBefore(job, start)) {
+  if (!job.attached()) {
     console.Note(absl::StrCat(job.name(), " accepted: ", GroupedNumber(job.counts().total()),
                               " requests for ", job.spec().model()));
     return job;
   }
-  console.Note(absl::StrCat("the same input with the same options is ", job.name(), " already (",
+  console.Note(absl::StrCat("attached to ", job.name(),
+                            ", which the same input with the same options made before (",
                             StateText(job.state()), ", ", GroupedNumber(DoneOf(job.counts())), "/",
                             GroupedNumber(job.counts().total()),
                             " done); another --run-key makes a new job"));

@@ -230,6 +230,7 @@ absl::StatusOr<std::optional<v1::Job>> Acceptance::FindEarlier(const Submission&
                      {{"job", JobName(record->id)}, {"request_id", submission.request_id}});
   }
   ASSIGN_OR_RETURN(v1::Job job, MakeJob(*record, MomentOf(context_)));
+  job.set_attached(true);
   return std::optional<v1::Job>(std::move(job));
 }
 

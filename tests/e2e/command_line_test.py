@@ -211,6 +211,18 @@ class JsonTest(CommandLineTest):
         # evaluate needs a model that knows words: evaluation_test.cc has its fields.
         self.assertEqual(self.checked | {"errors", "evaluate"}, set(self.fields))
 
+    def test_a_second_run_says_that_it_attached(self):
+        self.start()
+        first, second = (self.nightshift("run", self.rows(), "-o", self.folder / name)
+                         for name in ("first.jsonl", "second.jsonl"))
+        job = first.stderr.split()[1]
+        self.assertIn(f"{job} accepted: 3 requests", first.stderr)
+        self.assertIn(f"attached to {job}, which", second.stderr)
+        self.assertNotIn("accepted", second.stderr)
+        told = json.loads(self.nightshift("submit", self.rows(), "--json").stdout)
+        self.assertEqual((told["name"], told["attached"]), (job, True))
+        self.assertFalse(json.loads(self.nightshift("status", job, "--json").stdout)["attached"])
+
     def test_quiet_says_nothing_but_errors(self):
         self.start()
         done = self.nightshift("run", self.rows(), "-o", self.folder / "out.jsonl", "--quiet")

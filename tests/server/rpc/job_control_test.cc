@@ -336,10 +336,8 @@ TEST_F(JobControlTest, ADrainOutlivesRestartsUntilItIsUndone) {
 }
 
 TEST_F(JobControlTest, ADrainThatCannotBeKeptChangesNothing) {
-  ASSERT_TRUE(std::filesystem::create_directory(options_.state_directory + "/drained.new"));
-  // A folder in the file's place, which neither opens nor goes away.
-  std::filesystem::rename(options_.state_directory + "/drained.new",
-                          options_.state_directory + "/drained");
+  // In the place of the file.
+  ASSERT_TRUE(std::filesystem::create_directory(options_.state_directory + "/drained"));
   v1::ServerInfo info;
   const grpc::Status refused = SetDrain(true, info);
   EXPECT_EQ(refused.error_code(), StatusCode::FAILED_PRECONDITION);
