@@ -70,9 +70,9 @@ absl::StatusOr<BackupReport> CopyTo(SqliteJobStore& store, const std::string& st
   RETURN_IF_ERROR(MakeFolder(folder + "/uploads"));
   const std::string database = folder + "/store.sqlite";
   RETURN_IF_ERROR(store.Backup(database));
-  // Opening checks every page, since the copy is marked as not closed cleanly.
+  // Opening checks every page.
   ASSIGN_OR_RETURN(const std::unique_ptr<SqliteJobStore> copy,
-                   SqliteJobStore::Open({.path = database}));
+                   SqliteJobStore::Open({.path = database, .is_backup = true}));
   ASSIGN_OR_RETURN(const std::vector<std::string> inputs, copy->InputFiles());
   BackupReport report;
   for (const std::string& input : inputs) {

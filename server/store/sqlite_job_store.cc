@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<SqliteJobStore>> SqliteJobStore::OpenFile(
   }
   std::unique_ptr<SqliteJobStore> store(new SqliteJobStore(options.path, std::move(connection)));
   RETURN_IF_ERROR(store->CheckKindOfPages());
-  RETURN_IF_ERROR(store->CheckAfterUncleanStop());
+  RETURN_IF_ERROR(store->CheckUnlessClean(options.is_backup ? "backup" : "unclean_stop"));
   RETURN_IF_ERROR(store->MarkClean(false));
   return store;
 }
@@ -118,13 +118,13 @@ absl::Status SqliteJobStore::CheckKindOfPages() {
              : absl::OkStatus();
 }
 
-absl::Status SqliteJobStore::CheckAfterUncleanStop() {
+absl::Status SqliteJobStore::CheckUnlessClean(const char* reason) {
   ASSIGN_OR_RETURN(const std::string clean,
                    connection_->Query("SELECT value FROM meta WHERE key = 'clean'"));
   if (clean != "0") {
     return absl::OkStatus();
   }
-  LOG(INFO) << "store_check reason=unclean_stop path=" << path_;
+  LOG(INFO) << "store_check reason=" << reason << " path=" << path_;
   ASSIGN_OR_RETURN(const std::string found, connection_->Query("PRAGMA quick_check(1)"));
   return found == "ok" ? absl::OkStatus() : absl::DataLossError(found);
 }

@@ -26,6 +26,9 @@ struct SqliteStoreOptions {
   std::string path;
   // A cap on the database file; 0: the disk. At it writes answer RESOURCE_EXHAUSTED.
   int64_t max_database_bytes = 0;
+  // One that Backup has just made. It is marked as not closed cleanly and so checked; nobody is told
+  // of an unclean stop.
+  bool is_backup = false;
 };
 
 class SqliteJobStore : public JobStore {
@@ -109,7 +112,7 @@ class SqliteJobStore : public JobStore {
   absl::Status MarkClean(bool clean);
   // Whether the pages are still of the kind that the database was made with.
   absl::Status CheckKindOfPages();
-  absl::Status CheckAfterUncleanStop();
+  absl::Status CheckUnlessClean(const char* reason);
   static int OnLogGrown(void* store, sqlite3* database, const char* name, int pages);
   // Runs `query` on the writer inside its own transaction, else on a read-only connection.
   template <typename Query>

@@ -132,6 +132,21 @@ class OperationsTest(EndToEndTest):
         self.wait_for_notification(daemon, "STATUS=accepting jobs")
         self.run_job(daemon, rows(3))
 
+    def test_a_backup_is_checked_and_no_unclean_stop(self):
+        daemon = self.fake_daemon().start()
+        self.run_job(daemon, rows(5))
+        copy = self.folder / "restored" / "state"
+        copy.parent.mkdir()
+        done = run_client("server", "backup", copy, address=daemon.address)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"store_check reason=backup path={copy}.part/store.sqlite",
+                      daemon.log_of_this_start())
+        restored = self.fake_daemon(name="restored").start()
+        listed = run_client("list", address=restored.address).stdout
+        self.assertIn("succeeded", listed)
+        for log in (daemon, restored):
+            self.assertNotIn("unclean_stop", log.log_of_this_start())
+
     def test_alerts_and_dashboard_name_metrics_that_there_are(self):
         daemon = self.fake_daemon().start()
         self.run_job(daemon, rows(20))

@@ -87,6 +87,7 @@ TEST_F(JobServiceTest, GivesTheStoredJobForTheSameRequestAgain) {
   const v1::Job first = Submit(request);
   const v1::Job again = Submit(request);
   EXPECT_EQ(again.name(), first.name());
+  EXPECT_TRUE(again.attached() && !first.attached());
   EXPECT_THAT(List({}).jobs(), SizeIs(1));
   Restart();
   EXPECT_EQ(Submit(request).name(), first.name());
