@@ -66,9 +66,11 @@ std::string TierText(const v1::PolicyTier& tier) {
 
 void AddPlan(const v1::Policy& policy, std::string& text) {
   AddField(text, "for",
-           absl::StrFormat("%s requests of %.0f prompt and %.0f output tokens",
-                           GroupedNumber(policy.requests()), policy.prompt_tokens(),
-                           policy.output_tokens()));
+           policy.requests() > 0
+               ? absl::StrFormat("%s requests of %.0f prompt and %.0f output tokens",
+                                 GroupedNumber(policy.requests()), policy.prompt_tokens(),
+                                 policy.output_tokens())
+               : "what all tenants have queued, of which admins are told how much it is");
   AddField(
       text, "block",
       absl::StrCat(GroupedNumber(policy.block_requests()), " requests, ",
@@ -87,10 +89,12 @@ void AddPlan(const v1::Policy& policy, std::string& text) {
     AddField(text, tier.tier(), TierText(tier));
   }
   AddField(text, "predicted",
-           absl::StrFormat("%s; %.4g tokens/s (%.4g of prompts, %.4g generated); %s works most",
-                           ShortDuration(absl::Seconds(policy.seconds())), policy.tokens_per_s(),
-                           policy.prompt_tokens_per_s(), policy.output_tokens_per_s(),
-                           policy.bottleneck()));
+           absl::StrFormat("%s%.4g tokens/s (%.4g of prompts, %.4g generated); %s works most",
+                           policy.requests() > 0
+                               ? ShortDuration(absl::Seconds(policy.seconds())) + "; "
+                               : "",
+                           policy.tokens_per_s(), policy.prompt_tokens_per_s(),
+                           policy.output_tokens_per_s(), policy.bottleneck()));
   AddField(text, "binding", policy.binding());
   if (!policy.shadow_price().empty()) {
     AddField(text, "relief", policy.shadow_price());
@@ -134,9 +138,11 @@ Json PolicyToJson(const v1::Policy& policy) {
                      {"capacity_bytes", tier.capacity_bytes()},
                      {"seconds_per_gib", tier.seconds_per_gib()}});
   }
-  json["plan"] = {{"requests", policy.requests()},
-                  {"prompt_tokens", policy.prompt_tokens()},
-                  {"output_tokens", policy.output_tokens()},
+  // Nothing where that is for admins only.
+  const auto of_all = [&](auto value) { return policy.requests() > 0 ? Json(value) : Json(); };
+  json["plan"] = {{"requests", of_all(policy.requests())},
+                  {"prompt_tokens", of_all(policy.prompt_tokens())},
+                  {"output_tokens", of_all(policy.output_tokens())},
                   {"block_requests", policy.block_requests()},
                   {"sweep_tokens", policy.sweep_tokens()},
                   {"batch_tokens", policy.batch_tokens()},
@@ -149,7 +155,7 @@ Json PolicyToJson(const v1::Policy& policy) {
                   {"weights", policy.weights()},
                   {"shares", shares},
                   {"is_default", policy.is_default()},
-                  {"seconds", policy.seconds()},
+                  {"seconds", of_all(policy.seconds())},
                   {"tokens_per_s", policy.tokens_per_s()},
                   {"prompt_tokens_per_s", policy.prompt_tokens_per_s()},
                   {"output_tokens_per_s", policy.output_tokens_per_s()},

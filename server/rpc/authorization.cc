@@ -22,30 +22,37 @@ namespace {
 struct MethodRole {
   absl::string_view method;
   Role least;
+  absl::string_view command;  // what people type for it
 };
 constexpr MethodRole kMethodRoles[] = {
-    {"nightshift.v1.JobService/SubmitJob", Role::kSubmitter},
-    {"nightshift.v1.JobService/SubmitJobStream", Role::kSubmitter},
-    {"nightshift.v1.JobService/GetUploadStatus", Role::kSubmitter},
-    {"nightshift.v1.JobService/GetJob", Role::kReader},
-    {"nightshift.v1.JobService/ListJobs", Role::kReader},
-    {"nightshift.v1.JobService/WaitJob", Role::kReader},
-    {"nightshift.v1.JobService/StreamResults", Role::kReader},
-    {"nightshift.v1.JobService/CancelJob", Role::kSubmitter},
-    {"nightshift.v1.JobService/PauseJob", Role::kSubmitter},
-    {"nightshift.v1.JobService/ResumeJob", Role::kSubmitter},
-    {"nightshift.v1.JobService/RetryFailed", Role::kSubmitter},
-    {"nightshift.v1.JobService/DeleteJob", Role::kSubmitter},
-    {"nightshift.v1.JobService/GetPolicy", Role::kReader},
-    {"nightshift.v1.JobService/ExplainPolicy", Role::kReader},
-    {"nightshift.v1.JobService/CutDocument", Role::kSubmitter},
-    {"nightshift.v1.ServerService/GetServerInfo", Role::kReader},
-    {"nightshift.v1.ServerService/ListModels", Role::kReader},
-    {"nightshift.v1.ServerService/GetModel", Role::kReader},
-    {"nightshift.v1.ServerService/DumpTimeline", Role::kAdmin},
-    {"nightshift.v1.ServerService/SetDrain", Role::kAdmin},
-    {"nightshift.v1.ServerService/Backup", Role::kAdmin},
+    {"nightshift.v1.JobService/SubmitJob", Role::kSubmitter, "nightshift submit"},
+    {"nightshift.v1.JobService/SubmitJobStream", Role::kSubmitter, "nightshift submit"},
+    {"nightshift.v1.JobService/GetUploadStatus", Role::kSubmitter, "nightshift submit"},
+    {"nightshift.v1.JobService/GetJob", Role::kReader, "nightshift status"},
+    {"nightshift.v1.JobService/ListJobs", Role::kReader, "nightshift list"},
+    {"nightshift.v1.JobService/WaitJob", Role::kReader, "nightshift wait"},
+    {"nightshift.v1.JobService/StreamResults", Role::kReader, "nightshift results"},
+    {"nightshift.v1.JobService/CancelJob", Role::kSubmitter, "nightshift cancel"},
+    {"nightshift.v1.JobService/PauseJob", Role::kSubmitter, "nightshift pause"},
+    {"nightshift.v1.JobService/ResumeJob", Role::kSubmitter, "nightshift resume"},
+    {"nightshift.v1.JobService/RetryFailed", Role::kSubmitter, "nightshift retry"},
+    {"nightshift.v1.JobService/DeleteJob", Role::kSubmitter, "nightshift delete"},
+    {"nightshift.v1.JobService/GetPolicy", Role::kReader, "nightshift policy show"},
+    {"nightshift.v1.JobService/ExplainPolicy", Role::kReader, "nightshift policy explain"},
+    {"nightshift.v1.JobService/CutDocument", Role::kSubmitter, "nightshift submit --template"},
+    {"nightshift.v1.ServerService/GetServerInfo", Role::kReader, "nightshift server info"},
+    {"nightshift.v1.ServerService/ListModels", Role::kReader, "nightshift models"},
+    {"nightshift.v1.ServerService/GetModel", Role::kReader, "nightshift models"},
+    {"nightshift.v1.ServerService/DumpTimeline", Role::kAdmin, "nightshift server timeline"},
+    {"nightshift.v1.ServerService/SetDrain", Role::kAdmin, "nightshift server drain"},
+    {"nightshift.v1.ServerService/Backup", Role::kAdmin, "nightshift server backup"},
 };
+
+const MethodRole* FindMethod(absl::string_view method) {
+  const auto* found = std::find_if(std::begin(kMethodRoles), std::end(kMethodRoles),
+                                   [&](const MethodRole& entry) { return entry.method == method; });
+  return found == std::end(kMethodRoles) ? nullptr : found;
+}
 
 absl::Status Unauthenticated(absl::string_view reason, absl::string_view message) {
   return MakeError(absl::StatusCode::kUnauthenticated, reason, message);
@@ -130,11 +137,12 @@ absl::StatusOr<Caller> IdentifyCaller(const AccessControl& access,
 }
 
 absl::Status CheckRole(const Caller& caller, absl::string_view method) {
-  const std::optional<Role> least = LeastRole(method);
-  if (!least.has_value() || caller.role < *least) {
-    const std::string wanted(least.has_value() ? RoleName(*least) : "none");
+  const MethodRole* entry = FindMethod(method);
+  if (entry == nullptr || caller.role < entry->least) {
+    const std::string wanted(entry != nullptr ? RoleName(entry->least) : "none");
     return MakeError(absl::StatusCode::kPermissionDenied, reason::kRoleTooLow,
-                     absl::StrCat(method, " is for role ", wanted, " and above, this is a ",
+                     absl::StrCat(entry != nullptr ? entry->command : method, " is for role ",
+                                  wanted, " and above, this is a ",
                                   RoleName(caller.role), " of tenant ", caller.tenant,
                                   "; ask the daemon's administrator for another token"),
                      {{"method", std::string(method)},
@@ -147,9 +155,8 @@ absl::Status CheckRole(const Caller& caller, absl::string_view method) {
 }  // namespace
 
 std::optional<Role> LeastRole(absl::string_view method) {
-  const auto* found = std::find_if(std::begin(kMethodRoles), std::end(kMethodRoles),
-                                   [&](const MethodRole& entry) { return entry.method == method; });
-  return found == std::end(kMethodRoles) ? std::nullopt : std::optional<Role>(found->least);
+  const MethodRole* found = FindMethod(method);
+  return found == nullptr ? std::nullopt : std::optional<Role>(found->least);
 }
 
 absl::StatusOr<Caller> Authorize(const AccessControl& access,

@@ -14,6 +14,7 @@
 #include "server/rpc/job_view.h"
 #include "server/rpc/policy_view.h"
 #include "server/scheduling/job_context.h"
+#include "server/security/caller.h"
 
 namespace nightshift {
 namespace {
@@ -99,6 +100,11 @@ PolicyState PresentState(const Subject& subject, const RpcContext& rpc) {
   return state;
 }
 
+// A plan is for what all tenants have queued.
+bool MaySeeAllWork(const Caller& caller) {
+  return caller.role == Role::kAdmin;
+}
+
 absl::StatusOr<WorkloadProfile> WorkloadOf(const v1::ExplainPolicyRequest& request) {
   constexpr int64_t kMany = int64_t{1} << 31;
   std::vector<FieldViolation> violations;
@@ -133,7 +139,11 @@ void GetPolicyCall::Start() {
 absl::StatusOr<v1::Policy> GetPolicyCall::Get() {
   ASSIGN_OR_RETURN(const Subject subject,
                    SubjectOf(caller(), request_.model(), request_.job(), rpc_));
-  return MakePolicy(PresentState(subject, rpc_));
+  v1::Policy policy = MakePolicy(PresentState(subject, rpc_));
+  if (!MaySeeAllWork(caller())) {
+    HideWorkload(policy);
+  }
+  return policy;
 }
 
 void ExplainPolicyCall::Start() {
@@ -147,7 +157,11 @@ void ExplainPolicyCall::Start() {
 absl::StatusOr<v1::ExplainPolicyResponse> ExplainPolicyCall::Explain() {
   ASSIGN_OR_RETURN(Subject subject, SubjectOf(caller(), request_.model(), request_.job(), rpc_));
   if (request_.requests() == 0 && request_.prompt_tokens() == 0 && request_.output_tokens() == 0) {
-    return MakeExplanation(PresentState(subject, rpc_));
+    v1::ExplainPolicyResponse explanation = MakeExplanation(PresentState(subject, rpc_));
+    if (!MaySeeAllWork(caller())) {
+      HideWorkload(*explanation.mutable_policy());
+    }
+    return explanation;
   }
   ASSIGN_OR_RETURN(const WorkloadProfile workload, WorkloadOf(request_));
   if (!subject.key.has_value()) {

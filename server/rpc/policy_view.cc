@@ -123,6 +123,16 @@ v1::Policy MakePolicy(const PolicyState& state) {
   return policy;
 }
 
+void HideWorkload(v1::Policy& policy) {
+  policy.clear_requests();
+  policy.clear_prompt_tokens();
+  policy.clear_output_tokens();
+  policy.clear_seconds();
+  for (v1::PolicyTier& tier : *policy.mutable_tiers()) {
+    tier.clear_seconds_per_gib();
+  }
+}
+
 v1::ExplainPolicyResponse MakeExplanation(const PolicyState& state) {
   v1::ExplainPolicyResponse response;
   *response.mutable_policy() = MakePolicy(state);

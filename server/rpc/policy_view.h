@@ -7,6 +7,9 @@
 
 namespace nightshift {
 
+// Takes out of the policy how much work it was made for, which is of all tenants.
+void HideWorkload(v1::Policy& policy);
+
 v1::Policy MakePolicy(const PolicyState& state);
 v1::ExplainPolicyResponse MakeExplanation(const PolicyState& state);
 

@@ -298,6 +298,18 @@ TEST(PolicyTextTest, SaysWhatRunsOnWhatAndWhatBinds) {
   EXPECT_TRUE(json["reason"].is_null());
 }
 
+TEST(PolicyTextTest, SaysThatTheWorkOfAllIsNotTold) {
+  v1::Policy policy = PlannedPolicy();
+  policy.clear_requests();
+  policy.clear_seconds();
+  const std::string text = PolicyText(policy);
+  EXPECT_NE(text.find("of which admins are told how much it is"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0 requests"), std::string::npos) << text;
+  const auto json = nlohmann::json::parse(PolicyJson(policy));
+  EXPECT_TRUE(json["plan"]["requests"].is_null() && json["plan"]["seconds"].is_null());
+  EXPECT_EQ(json["plan"]["block_requests"], 256);
+}
+
 TEST(PolicyTextTest, WithoutAPlanSaysWhy) {
   v1::Policy policy;
   policy.set_reason("there is no profile; run nightshift calibrate");

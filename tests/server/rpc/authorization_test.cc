@@ -20,8 +20,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
+#include "engine/policy/hardware_file.h"
 #include "server/security/access_list.h"
 #include "tests/server/rpc/service_world.h"
+#include "tests/support/plain_machines.h"
 #include "tests/support/status_matchers.h"
 
 #include "google/protobuf/empty.pb.h"
@@ -36,6 +38,7 @@ using ::grpc::StatusCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 const std::map<std::string, Role>& ExpectedRoles() {
   static const std::map<std::string, Role> roles = {
@@ -183,7 +186,9 @@ TEST_F(AuthorizationTest, EachMethodIsForItsRoleAndThoseAbove) {
         EXPECT_NE(status.error_code(), StatusCode::UNIMPLEMENTED);
         if (role < least) {
           EXPECT_THAT(status, Refuses(StatusCode::PERMISSION_DENIED, "ROLE_TOO_LOW"));
-          EXPECT_THAT(status.error_message(), HasSubstr(name));
+          EXPECT_THAT(status.error_message(), StartsWith("nightshift ")) << "what people type";
+          EXPECT_THAT(status.error_message(), HasSubstr(" is for role "));
+          EXPECT_EQ(DetailsOf(status).metadata["method"], name);
           EXPECT_EQ(DetailsOf(status).metadata["least_role"], RoleName(least));
         } else {
           EXPECT_NE(status.error_code(), StatusCode::PERMISSION_DENIED) << status.error_message();
@@ -192,6 +197,50 @@ TEST_F(AuthorizationTest, EachMethodIsForItsRoleAndThoseAbove) {
     }
   }
   EXPECT_EQ(AllMethods().size(), ExpectedRoles().size());
+}
+
+// A plan is for what all tenants have queued: how much that is, is nobody's but an administrator's.
+TEST_F(AuthorizationTest, OnlyAdminsAreToldOfTheWorkOfAll) {
+  options_.hardware = folder_.path() + "/box.json";
+  ASSERT_TRUE(StoreHardwareProfile(options_.hardware, PlainBox()).ok());
+  Restart();
+  control_.HoldSweeps();
+  grpc::ClientContext context;
+  Show(TokenOf("bolt", Role::kSubmitter), context);
+  v1::Job job;
+  ASSERT_TRUE(jobs_->SubmitJob(&context, TokenJob(20), &job).ok());
+  control_.WaitForHeldSweep();
+  for (const Role role : kRoles) {
+    SCOPED_TRACE(RoleName(role));
+    const bool is_admin = role == Role::kAdmin;
+    grpc::ClientContext shows;
+    Show(TokenOf("acme", role), shows);
+    v1::Policy policy;
+    ASSERT_TRUE(jobs_->GetPolicy(&shows, {}, &policy).ok());
+    grpc::ClientContext explains;
+    Show(TokenOf("acme", role), explains);
+    v1::ExplainPolicyResponse explained;
+    ASSERT_TRUE(jobs_->ExplainPolicy(&explains, {}, &explained).ok());
+    for (const v1::Policy& told : {policy, explained.policy()}) {
+      EXPECT_TRUE(told.planned()) << told.reason();
+      EXPECT_GT(told.tokens_per_s(), 0.0);
+      EXPECT_EQ(told.requests(), is_admin ? 20 : 0);
+      EXPECT_EQ(told.prompt_tokens() > 0.0, is_admin);
+      EXPECT_EQ(told.output_tokens() > 0.0, is_admin);
+      EXPECT_EQ(told.seconds() > 0.0, is_admin);
+    }
+    // Of one's own workload everything is told.
+    grpc::ClientContext asks;
+    Show(TokenOf("acme", role), asks);
+    v1::ExplainPolicyRequest request;
+    request.set_requests(1000);
+    request.set_prompt_tokens(30);
+    request.set_output_tokens(30);
+    ASSERT_TRUE(jobs_->ExplainPolicy(&asks, request, &explained).ok());
+    EXPECT_EQ(explained.policy().requests(), 1000);
+    EXPECT_GT(explained.policy().seconds(), 0.0);
+  }
+  control_.ReleaseSweeps();
 }
 
 TEST_F(AuthorizationTest, NoMethodIsForWhoShowsNoGoodToken) {
