@@ -125,18 +125,23 @@ void AddTop(const DaemonStatus& status, std::string& page) {
 void AddEngine(const DaemonStatus& status, std::string& page) {
   const RunnerStatus& runner = status.runner;
   absl::StrAppend(&page, "<h2>Engine</h2>\n<table>\n");
-  AddRow(page, "model",
-         runner.loaded_model.empty()
-             ? "none is loaded"
-             : absl::StrCat(Text(runner.loaded_model), " on ", Text(runner.device)));
-  AddRow(page, "rate", absl::StrFormat("%.1f tokens/s", runner.tokens_per_second));
-  AddRow(page, "block",
-         absl::StrCat(runner.held_requests, " of ", runner.max_block_requests, " requests"));
-  AddRow(page, "keys and values", Bar(runner.kv_used_ratio));
-  const int64_t budget = status.info.memory_budget_bytes();
-  const int64_t taken = runner.loaded_model.empty() ? 0 : runner.engine_memory_bytes;
-  AddRow(page, "memory",
-         absl::StrCat(Bar(Share(taken, budget)), ", ", Bytes(taken), " of ", Bytes(budget)));
+  const std::string budget = Bytes(status.info.memory_budget_bytes());
+  if (runner.loaded_model.empty()) {
+    AddRow(page, "model", "none is loaded");
+    AddRow(page, "memory", absl::StrCat("none is reserved, ", budget, " at most"));
+  } else {
+    AddRow(page, "model", absl::StrCat(Text(runner.loaded_model), " on ", Text(runner.device)));
+    AddRow(page, "rate",
+           runner.held_requests == 0 ? "idle"
+                                     : absl::StrFormat("%.1f tokens/s", runner.tokens_per_second));
+    AddRow(page, "block",
+           absl::StrCat(runner.held_requests, " of ", runner.max_block_requests, " requests"));
+    AddRow(page, "keys and values", Bar(runner.kv_used_ratio));
+    // Set aside when the model was loaded, whether it is in use or not: no bar that looks full.
+    AddRow(page, "memory",
+           absl::StrCat(Bytes(runner.engine_memory_bytes), " of ", budget,
+                        " reserved, for weights, keys and values and what is computed"));
+  }
   const PolicyState* policy = runner.policy.get();
   if (policy != nullptr && !policy->model.empty()) {
     AddRow(page, "plan",
@@ -155,7 +160,9 @@ void AddLanes(const SweepTimes& times, std::string& page) {
     return;
   }
   absl::StrAppend(&page, "<h2>Lanes</h2>\n<p class=\"quiet\">of ", Grouped(times.sweeps),
-                  " sweeps since the model was loaded, ", Duration(times.wall_us / 1'000'000),
+                  " sweeps since the model was loaded, which took ",
+                  times.wall_us < 1'000'000 ? "less than a second"
+                                            : Duration(times.wall_us / 1'000'000),
                   "</p>\n<table>\n<tr><th>lane</th><th>busy</th><th>computing waited</th>"
                   "<th class=\"number\">moved</th></tr>\n");
   for (size_t i = 0; i < kNumLanes; ++i) {

@@ -1227,7 +1227,7 @@ void Runner::Loop::UpdateStatus() {
   status.sweep_error = sweep_error_;
   if (session_ != nullptr) {
     status.max_block_requests = session_->engine->info().max_block_requests;
-    status.kv_used_ratio = kv_used_ratio_;
+    status.kv_used_ratio = block_->num_held() > 0 ? kv_used_ratio_ : 0;
     status.engine_memory_bytes = usage_.memory_bytes + usage_.device_memory_bytes;
     status.loaded_model = session_->key.model;
     status.device = session_->engine->info().device;

@@ -76,7 +76,7 @@ struct RunnerStatus {
   double tokens_per_second = 0;  // prompt and output tokens, over the last sweeps
   int64_t held_requests = 0;
   int64_t max_block_requests = 0;  // that the engine can hold; 0: no model is loaded
-  double kv_used_ratio = 0;        // of the memory for keys and values, in the last sweep
+  double kv_used_ratio = 0;        // of the memory for keys and values, in the last sweep; 0: idle
   int64_t engine_memory_bytes = 0; // taken from the budget, on device and host together
   // Requests without a result of jobs that may run now: not paused, not held, their time has come.
   int64_t runnable_requests = 0;

@@ -93,6 +93,22 @@ TEST(StatusPageTest, TellsWhatLanesDid) {
                           HasSubstr("3.0 GiB"), Not(HasSubstr("upload"))));
 }
 
+TEST(StatusPageTest, AnIdleEngineLooksIdle) {
+  DaemonStatus status = Status();
+  EXPECT_THAT(StatusPage(status, {}),
+              AllOf(HasSubstr("none is loaded"), HasSubstr("none is reserved, 8.0 GiB at most"),
+                    Not(HasSubstr("0 of 0 requests")), Not(HasSubstr("tokens/s"))));
+  status.runner.loaded_model = "llama";
+  status.runner.max_block_requests = 256;
+  status.runner.engine_memory_bytes = int64_t{8} << 30;
+  status.runner.times.sweeps = 3;
+  status.runner.times.wall_us = 400;
+  const std::string page = StatusPage(status, {});
+  EXPECT_THAT(page, AllOf(HasSubstr("idle"), HasSubstr("0 of 256 requests"),
+                          HasSubstr("8.0 GiB of 8.0 GiB reserved"), Not(HasSubstr("100 %")),
+                          HasSubstr("which took less than a second"), Not(HasSubstr(", 0 s"))));
+}
+
 TEST(StatusPageTest, ListsAHundredJobsAndCountsTheOthers) {
   DaemonStatus status = Status();
   status.open_jobs.assign(250, Job("jobs/many"));
