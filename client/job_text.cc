@@ -114,6 +114,15 @@ Json JobErrorJson(const v1::Job& job) {
           {"message", job.error().message()}};
 }
 
+Json TlsJson(const v1::ServerInfo& info) {
+  if (!info.has_tls()) {
+    return nullptr;
+  }
+  const std::string& refused = info.tls().refused();
+  return {{"expire_time", TimeJson(true, info.tls().expire_time())},
+          {"refused", refused.empty() ? Json(nullptr) : Json(refused)}};
+}
+
 Json SecondsJson(bool known, const google::protobuf::Duration& duration) {
   return known ? Json(duration.seconds()) : Json(nullptr);
 }
@@ -417,6 +426,14 @@ std::string ServerInfoText(const v1::ServerInfo& info, const std::string& addres
   AddField(text, "state",
            info.draining() ? "drained: accepts and runs nothing until nightshift server drain --undo"
                            : "accepting jobs");
+  if (info.has_tls()) {
+    AddField(text, "certificate",
+             absl::StrCat("expires in ", ShortDuration(TimeOf(info.tls().expire_time()) - now),
+                          info.tls().refused().empty()
+                              ? ""
+                              : absl::StrCat("; the one in its place is refused: ",
+                                             info.tls().refused())));
+  }
   AddField(text, "storage", info.storage());
   AddField(text, "device", info.device().empty() ? "none until a model is loaded" : info.device());
   AddField(text, "memory", absl::StrCat(ByteSize(info.memory_budget_bytes()), " budget"));
@@ -512,6 +529,7 @@ std::string ServerInfoJson(const v1::ServerInfo& info, const std::string& addres
                {"instance_id", info.instance_id()},
                {"draining", info.draining()},
                {"start_time", TimeJson(info.has_start_time(), info.start_time())},
+               {"tls", TlsJson(info)},
                {"storage", info.storage()},
                {"device", info.device()},
                {"memory_budget_bytes", info.memory_budget_bytes()},

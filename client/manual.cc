@@ -52,7 +52,7 @@ Definitions JsonOutput() {
       {"policy explain",
        "The same and why: model, planned, reason, hardware, plan, reliefs, alternatives"},
       {"server info, server drain",
-       "The daemon: address, version, api_versions, instance_id, draining, start_time, storage, "
+       "The daemon: address, version, api_versions, instance_id, draining, start_time, tls, storage, "
        "device, memory_budget_bytes, loaded_model, kv_type, allow_lossy, sparse_attention, bottleneck, planning, "
        "features, limits"},
       {"server backup", "The copy: folder, jobs, bytes"},

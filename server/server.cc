@@ -288,6 +288,7 @@ absl::Status Server::Listen(const Options& options, const ServerParts& parts) {
       .janitor = *janitor_,
       .disk = *disk_,
       .metrics = *metrics_,
+      .tls = tls_.get(),
       .tokens = PageTokens(),
       .limits = MakeRpcLimits(options),
       .jobs_directory = state_->jobs_path(),

@@ -73,6 +73,9 @@ DaemonStatus ReadDaemonStatus(const RpcContext& rpc, const v1::ServerInfo& info,
   status.runner = rpc.runner_status();
   status.models = rpc.catalog.List();
   status.disk = ReadDisk(rpc, database);
+  if (rpc.tls != nullptr) {
+    status.tls = rpc.tls->state();
+  }
   status.jobs_status = ReadJobs(rpc, status);
   return status;
 }

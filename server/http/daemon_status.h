@@ -14,6 +14,7 @@
 #include "server/rpc/rpc_context.h"
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
+#include "server/security/tls_rotation.h"
 #include "server/store/job_store.h"
 
 #include "nightshift/v1/jobs.pb.h"
@@ -43,6 +44,7 @@ struct DaemonStatus {
   RunnerStatus runner;
   std::vector<CatalogModel> models;
   DiskStatus disk;
+  std::optional<TlsState> tls;  // nothing: no TLS
   QueueStatus queue;
   std::map<JobState, int64_t> num_jobs;
   std::vector<v1::Job> open_jobs;  // that have not ended, in the order they should run

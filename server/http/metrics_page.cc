@@ -38,6 +38,15 @@ void SetReadiness(const DaemonStatus& status, Metrics& metrics) {
   metrics.Set("draining", "Whether no job is accepted and nothing runs", status.drained);
 }
 
+void SetTls(const TlsState& tls, Metrics& metrics) {
+  metrics.Set("tls_cert_expiry_timestamp_seconds",
+              "When the certificate that is served expires, or the first that signed it",
+              kSecondsPerMicro * Number(tls.expire_time_us));
+  metrics.Set("tls_pair_refused",
+              "Whether certificate and key on disk are not served, because they are wrong",
+              !tls.problem.empty());
+}
+
 void SetQueue(const DaemonStatus& status, Metrics& metrics) {
   const std::map<int32_t, const char*> classes = {
       {v1::PRIORITY_LOW, "low"}, {v1::PRIORITY_NORMAL, "normal"}, {v1::PRIORITY_HIGH, "high"}};
@@ -111,6 +120,9 @@ std::string MetricsPage(const DaemonStatus& status, Metrics& metrics) {
   }
   SetEngine(status, metrics);
   SetDisk(status.disk, metrics);
+  if (status.tls.has_value()) {
+    SetTls(*status.tls, metrics);
+  }
   return metrics.Text();
 }
 

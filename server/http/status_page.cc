@@ -120,6 +120,10 @@ void AddTop(const DaemonStatus& status, std::string& page) {
                       Text(check.status.message()), "</p>\n");
     }
   }
+  if (status.tls.has_value() && !status.tls->problem.empty()) {
+    absl::StrAppend(&page, "<p><span class=\"bad\">TLS</span> the certificate from before is served, until ",
+                    Time(status.tls->expire_time_us), ": ", Text(status.tls->problem), "</p>\n");
+  }
 }
 
 void AddEngine(const DaemonStatus& status, std::string& page) {

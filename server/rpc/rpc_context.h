@@ -20,6 +20,7 @@
 #include "server/scheduling/model_catalog.h"
 #include "server/scheduling/runner.h"
 #include "server/security/access_control.h"
+#include "server/security/tls_rotation.h"
 #include "server/store/disk_guard.h"
 #include "server/store/janitor.h"
 #include "server/store/store_actor.h"
@@ -56,6 +57,7 @@ struct RpcContext {
   Janitor& janitor;
   const DiskGuard& disk;
   Metrics& metrics;
+  const TlsRotation* tls;  // null: no TLS
   PageTokens tokens;
   RpcLimits limits;
   std::string jobs_directory;     // folder of published inputs

@@ -267,6 +267,12 @@ v1::ServerInfo ServerServiceRpc::Info() const {
   info.set_loaded_model(runner.loaded_model);
   info.set_device(runner.device);
   info.set_bottleneck(runner.bottleneck);
+  if (context_.tls != nullptr) {
+    constexpr int64_t kMaxProblemBytes = 1024;
+    const TlsState tls = context_.tls->state();
+    info.mutable_tls()->mutable_expire_time()->set_seconds(tls.expire_time_us / 1'000'000);
+    info.mutable_tls()->set_refused(CleanText(tls.problem, kMaxProblemBytes));
+  }
   v1::Planning& planning = *info.mutable_planning();
   if (runner.policy->hardware != nullptr) {
     constexpr int64_t kMaxNameBytes = 256;

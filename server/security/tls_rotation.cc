@@ -99,6 +99,11 @@ absl::Status TlsRotation::Serve(const TlsPair& pair) {
   return absl::OkStatus();
 }
 
+TlsState TlsRotation::state() const {
+  MutexLock lock(mutex_);
+  return {.expire_time_us = pair_.expire_time_us, .problem = problem_};
+}
+
 TlsFiles TlsRotation::served() const {
   const std::string current = absl::StrCat(folder_, "/", kCurrent);
   return {.certificate = current + "/certificate.pem",

@@ -17,6 +17,12 @@
 
 namespace nightshift {
 
+// What monitoring is told.
+struct TlsState {
+  int64_t expire_time_us = 0;  // of what is served, as TlsPair's
+  std::string problem;         // why the files are not served; empty: they are
+};
+
 // Thread-safe.
 class TlsRotation {
  public:
@@ -32,6 +38,7 @@ class TlsRotation {
 
   // What gRPC is to watch. All three change at once.
   TlsFiles served() const;
+  TlsState state() const;
 
  private:
   TlsRotation(TlsFiles files, std::string folder, const Clock& clock)

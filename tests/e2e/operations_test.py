@@ -13,6 +13,7 @@ import urllib.request
 
 from e2e_lib import (FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFTD, ROOT, EndToEndTest, client_environment,
                      run_client, write_rows)
+from tls_test import SERVER_NAMES, Authority
 
 DEPLOY = ROOT / "deploy"
 DRAINED = "STATUS=drained: accepts and runs nothing until nightshift server drain --undo"
@@ -148,7 +149,8 @@ class OperationsTest(EndToEndTest):
             self.assertNotIn("unclean_stop", log.log_of_this_start())
 
     def test_alerts_and_dashboard_name_metrics_that_there_are(self):
-        daemon = self.fake_daemon().start()
+        certificate, key = Authority(self.folder, "ca").issue("served", SERVER_NAMES)
+        daemon = self.fake_daemon("--tls-cert", certificate, "--tls-key", key).start()
         self.run_job(daemon, rows(20))
         _, page = self.get(self.http_url(daemon) + "/metrics")
         exported = set(re.findall(r"^(nightshift_\w+)", page, re.MULTILINE))

@@ -2,6 +2,7 @@
 """TLS and certificates of clients with the real executables: who is let in, and what a rotation to a bad
 pair of certificate and key costs: nothing."""
 
+import json
 import os
 import pathlib
 import re
@@ -9,7 +10,9 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import unittest
+import urllib.request
 
 from e2e_lib import (FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFT, EndToEndTest, client_environment,
                      run_client, write_rows)
@@ -76,8 +79,16 @@ class TlsTest(EndToEndTest):
             *options, executable=FAKE_NIGHTSHIFTD).start()
         self.address = self.ready.read_text().split()[-1]
 
-    def start_with_certificates(self):
-        self.start("--tls-client-ca", self.authority.certificate)
+    def start_with_certificates(self, *options):
+        self.start("--tls-client-ca", self.authority.certificate, *options)
+
+    def metric(self, name):
+        url = re.search(r"listening address=(http://\S+)", self.server.log_of_this_start())[1]
+        with urllib.request.urlopen(url + "/metrics", timeout=LIMIT_S) as page:
+            return float(re.search(rf"^nightshift_{name} (\S+)", page.read().decode(), re.MULTILINE)[1])
+
+    def info(self):
+        return json.loads(self.client("server", "info", "--json", pair=self.client_pair).stdout)
 
     def client(self, *arguments, ca=None, pair=(), token=None):
         environment = client_environment(self.address)
@@ -143,8 +154,12 @@ class TlsTest(EndToEndTest):
         self.assert_ends(self.client("list", pair=self.client_pair), 0)
 
     def test_a_rotation_serves_the_last_good_pair(self):
-        self.start_with_certificates()
+        self.start_with_certificates("--http-listen", "127.0.0.1:0")
         self.assertEqual(self.served(), "first")
+        expires = self.metric("tls_cert_expiry_timestamp_seconds")
+        self.assertAlmostEqual(expires, time.time() + 2 * 86400, delta=3600)
+        self.assertIsNone(self.info()["tls"]["refused"])
+        self.assertEqual(self.metric("tls_pair_refused"), 0)
         expired = self.authority.issue("expired", SERVER_NAMES, -1)
         other = self.authority.issue("other-key", SERVER_NAMES)
         garbage = self.folder / "garbage.pem"
@@ -160,7 +175,9 @@ class TlsTest(EndToEndTest):
             self.reload()
             self.server.wait_for_log(why)
             self.assertEqual(self.served(), "first")
-            self.assert_ends(self.client("list", pair=self.client_pair), 0)
+            self.assertIn(why, self.info()["tls"]["refused"])
+            self.assertEqual(self.metric("tls_pair_refused"), 1)
+            self.assertEqual(self.metric("tls_cert_expiry_timestamp_seconds"), expires)
         refusals = re.findall("tls_certificate_refused", self.server.log_of_this_start())
         self.assertEqual(len(refusals), 4)
         plain = run_client("server", "info", address=self.address)
@@ -169,7 +186,8 @@ class TlsTest(EndToEndTest):
         self.reload()
         while self.served() != "second":
             self.assertFalse(self.server.died_within(0.1))
-        self.assert_ends(self.client("list", pair=self.client_pair), 0)
+        self.assertIsNone(self.info()["tls"]["refused"])
+        self.assertEqual(self.metric("tls_pair_refused"), 0)
 
     def test_a_bad_pair_is_no_start(self):
         self.install("expired", -1)
