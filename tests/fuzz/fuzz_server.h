@@ -51,13 +51,15 @@ class FuzzServer {
     Options options;
     options.state_directory = folder_.path() + "/state";
     options.listen = {"unix:" + socket_path_};
-    options.models = {TinyPack("llama")};
+    options.models = {TinyPackWithTokenizer("llama")};
+    options.plans = false;
     options.memory_budget_bytes = 64 << 20;
     options.disk_reserve_bytes = 0;
     options.disk_ballast_bytes = 1 << 16;
     ServerParts parts;
+    // The engine runs in the fuzzer's own process, which no prompt may end.
     parts.engine_factory = [](const EngineOptions& engine) {
-      return FakeEngine::Create(engine, FakeEngineOptions(), nullptr);
+      return FakeEngine::Create(engine, {.crashes = false}, nullptr);
     };
     parts.on_fatal = [](const absl::Status& status) {
       CheckFailed(__FILE__, __LINE__, "store", status.ToString());

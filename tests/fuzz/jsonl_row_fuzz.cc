@@ -1,5 +1,7 @@
 // Input: a file of rows. It is cut into lines, and into messages of a proto stream; each row is
-// parsed, what can run is encoded with a tiny tokenizer, what cannot becomes an error result.
+// parsed, what can run is encoded with a tiny tokenizer, its choices too, what cannot becomes an
+// error result.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "server/input/request_check.h"
 #include "server/input/request_parser.h"
 #include "server/input/result_builder.h"
+#include "server/scheduling/scored_choices.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace nightshift {
@@ -39,15 +42,53 @@ const PromptEncoder& Encoder() {
   return *encoder;
 }
 
-void Encode(const v1::InferenceRequest& request) {
+using Tokens = std::vector<int32_t>;
+
+void Append(const Tokens& more, Tokens& tokens) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+}
+
+// What runs: the input, with a continuation behind it.
+Tokens Encode(const v1::InferenceRequest& request, const std::string& continuation) {
+  const EncodeOptions options = {.continuation = continuation};
+  absl::StatusOr<Tokens> tokens;
   if (request.has_prompt()) {
-    CHECK(Encoder().EncodePrompt(request.prompt(), {}).ok());
+    tokens = Encoder().EncodePrompt(request.prompt(), options);
   } else if (request.has_chat()) {
     nlohmann::json messages = nlohmann::json::array();
     for (const v1::ChatMessage& message : request.chat().messages()) {
       messages.push_back({{"role", message.role()}, {"content", message.content()}});
     }
-    CHECK(Encoder().EncodeChat(messages, {}).ok());
+    tokens = Encoder().EncodeChat(messages, options);
+  } else {
+    tokens = Tokens(request.tokens().ids().begin(), request.tokens().ids().end());
+    Append(Encoder().tokenizer()->Encode(continuation, {}).value(), *tokens);
+  }
+  CHECK(tokens.ok());
+  return *std::move(tokens);
+}
+
+// Choices are scored behind what the prompt alone and all of them begin with.
+void EncodeChoices(const v1::InferenceRequest& request, const Tokens& prompt) {
+  std::vector<Tokens> whole;
+  for (const v1::Continuation& choice : request.choices()) {
+    if (choice.has_tokens()) {
+      Append(Tokens(choice.tokens().ids().begin(), choice.tokens().ids().end()),
+             whole.emplace_back(prompt));
+    } else {
+      whole.push_back(Encode(request, choice.text()));
+    }
+  }
+  const absl::StatusOr<CommonPrompt> split = SplitChoices(prompt, whole);
+  if (!split.ok()) {
+    return;
+  }
+  CHECK_EQ(split->rests.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    CHECK(!split->rests[i].empty());
+    Tokens together = split->prompt;
+    Append(split->rests[i], together);
+    CHECK(together == whole[i]);
   }
 }
 
@@ -60,7 +101,10 @@ void ReadRow(v1::InputFormat format, absl::string_view bytes) {
     return;
   }
   CHECK(CheckRequest(row.request, {}).ok());
-  Encode(row.request);
+  const Tokens prompt = Encode(row.request, "");
+  if (row.request.choices_size() > 0) {
+    EncodeChoices(row.request, prompt);
+  }
 }
 
 template <typename Splitter>

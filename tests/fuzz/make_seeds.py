@@ -350,9 +350,22 @@ def jsonl_row():
         elif literal.startswith('"') and len(literal) > 2:
             for form in (plain, chat, completion):
                 yield (form % literal).encode("utf-8", "surrogatepass")
+    for choices in ('[" good"," bad"]', '["a","ab","\\u00e4"]', "[[5,6],[5]]", '["", "x"]'):
+        yield ('{"id":"a","prompt":"was it","choices":%s}' % choices).encode()
+        yield ('{"id":"a","prompt":[7,8],"choices":%s}' % choices).encode()
+        yield ('{"id":"a","messages":[{"role":"user","content":"was it"}],"choices":%s}' % choices).encode()
     # InferenceRequest: custom_id, a prompt, token ids, a chat.
     for fields in (b"\x0a\x01a\x12\x05hello", b"\x1a\x03\x0a\x01\x05", b"\x22\x0b\x0a\x09\x0a\x04user\x12\x01x"):
         yield bytes([len(fields)]) + fields
+
+
+def csv():
+    for literal in unit_tests("client/documents/*_test.cc"):
+        if "," in literal or "\n" in literal:
+            yield literal.encode("utf-8", "surrogatepass")[:4096]
+    for text in ("", "\n\r\n", "a", 'a,"b\n""c""",d\r\ne', '"open', 'x"y', '"x"y,z\nw', "," * 300,
+                 "\ufeffa,b", "long," + "x" * 100, '"' + '""' * 70 + '"'):
+        yield text.encode()
 
 
 def page_token():
@@ -389,6 +402,8 @@ def service_request():
         yield b"\x00" + field(3, spec) + field(4, row)
         yield b"\x00" + field(1, "job") + field(2, uuid) + field(4, row) * 3 + field(5, 1)
     yield b"\x00" + field(3, spec + field(9, field(1, 2**33)) + field(10, "22:00-06:00 UTC")) + field(4, ids)
+    for magic in (b"\x07", b"\x08"):  # of the fake engine
+        yield b"\x00" + field(3, spec) + field(4, field(3, field(1, magic)))
     data = b'{"id":"a","prompt":[20,21],"max_tokens":2}\n'
     header = field(1, field(2, uuid) + field(3, spec) + field(4, 1))
     crc = b"\x1d" + struct.pack("<I", crc32c(data))
@@ -410,6 +425,16 @@ def service_request():
     yield b"\x0b" + field(1, "jobs/done") + field(2, 2**62) + field(5, -5)
     yield b"\x0d" + field(1, "llama")
     yield b"\x0e"
+    for too_long, text in ((0, "abab"), (1, "ab " * 200), (2, "ab\n\nba. " * 60), (3, "\u00e4b " * 90)):
+        place = field(2, 2) + field(3, len(text.encode()))
+        yield (b"\x0f" + field(1, field(6, field(1, 4))) + field(2, field(1, "row") + field(2, "  " + text)) +
+               field(3, place) + field(4, too_long) + field(5, 60) + field(6, 5))
+    yield b"\x0f" + field(2, chat) + field(3, field(1, 0) + field(3, 5)) + field(4, 3)
+    for method in (b"\x10", b"\x11"):
+        yield method + field(1, "llama")
+        yield method + field(2, "jobs/held")
+    yield b"\x11" + field(3, 1000) + field(4, 30) + field(5, 30)
+    yield b"\x12"
 
 
 def crc32c(data):
@@ -470,7 +495,7 @@ def main():
                "pack_manifest": pack_manifest(build), "hardware_profile": hardware_profile(),
                "chat_template": chat_template(),
                "jsonl_row": jsonl_row(), "page_token": page_token(),
-               "service_request": service_request(), "listener": listener()}
+               "csv": csv(), "service_request": service_request(), "listener": listener()}
     for name in chosen or targets:
         made = targets[name]
         seeds = sorted(set(made))

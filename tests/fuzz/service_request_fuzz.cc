@@ -24,6 +24,8 @@ constexpr const char* kMethods[] = {
     "JobService/CancelJob",     "JobService/PauseJob",        "JobService/ResumeJob",
     "JobService/RetryFailed",   "JobService/DeleteJob",       "JobService/StreamResults",
     "ServerService/ListModels", "ServerService/GetModel",     "ServerService/DumpTimeline",
+    "JobService/CutDocument",   "JobService/GetPolicy",       "JobService/ExplainPolicy",
+    "ServerService/GetServerInfo",
 };
 constexpr size_t kMaxMessages = 8;
 

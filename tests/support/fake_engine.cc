@@ -199,7 +199,7 @@ absl::StatusOr<std::unique_ptr<Engine>> FakeEngine::Create(const EngineOptions& 
       .kv_budget_pages = fake.budget_pages,
       .kv_needs = {.page_positions = fake.page_positions},
   };
-  return std::unique_ptr<Engine>(new FakeEngine(std::move(info), control));
+  return std::unique_ptr<Engine>(new FakeEngine(std::move(info), fake.crashes, control));
 }
 
 absl::Status FakeEngine::Health() {
@@ -253,7 +253,7 @@ int64_t FakeEngine::HeldPages(int64_t more_tokens) const {
 
 absl::Status FakeEngine::MeetMagicPrompts() const {
   for (const Held& held : held_) {
-    if (held.request.prompt[0] == kCrashToken) {
+    if (crashes_ && held.request.prompt[0] == kCrashToken) {
       raise(SIGKILL);
     }
     if (held.request.prompt[0] == kPoisonToken) {

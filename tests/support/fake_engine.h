@@ -97,6 +97,7 @@ struct FakeEngineOptions {
   int64_t vocabulary = 331;
   int64_t page_positions = 32;
   int64_t budget_pages = 1 << 20;
+  bool crashes = true;  // false: kCrashToken is a token as others, where the engine has no process
 };
 
 // Takes compute type and max_block_requests from the engine's options.
@@ -125,8 +126,8 @@ class FakeEngine : public Engine {
     bool prompt_done = false;
   };
 
-  FakeEngine(EngineInfo info, FakeEngineControl* control)
-      : info_(std::move(info)), control_(control) {}
+  FakeEngine(EngineInfo info, bool crashes, FakeEngineControl* control)
+      : info_(std::move(info)), crashes_(crashes), control_(control) {}
   absl::Status AdmitOne(EngineRequest request);
   int64_t PagesOf(const EngineRequest& request, int64_t more_tokens) const;
   int64_t HeldPages(int64_t more_tokens) const;
@@ -135,6 +136,7 @@ class FakeEngine : public Engine {
   void AddTimes(SweepResult& result);
 
   EngineInfo info_;
+  const bool crashes_;
   FakeEngineControl* const control_;
   std::vector<Held> held_;  // in order of admission
   int64_t now_us_ = 0;      // of the sweeps' times
