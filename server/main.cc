@@ -58,15 +58,21 @@ ExitCode Print(const std::string& text) {
   return written ? ExitCode::kOk : Fail("output", ErrnoStatus("write", "standard output"));
 }
 
+ExitCode ShowPack(const std::string& path, ShowFormat format) {
+  const auto text = ShowModel(path, format);
+  return text.ok() ? Print(*text) : Fail("model show", text.status());
+}
+
 ExitCode PrintImported(const absl::StatusOr<ImportSummary>& summary, const std::string& source,
-                       const std::string& output) {
+                       const std::string& output, bool json) {
   if (!summary.ok()) {
     return Fail("import", summary.status());
   }
   for (const std::string& note : summary->notes) {
     Note(note);
   }
-  return Print("imported " + source + " to " + output + "\n");
+  return json ? ShowPack(output, ShowFormat::kJson)
+              : Print("imported " + source + " to " + output + "\n");
 }
 
 ExitCode Import(const CommandLine& line) {
@@ -77,7 +83,7 @@ ExitCode Import(const CommandLine& line) {
                                  .without_template = line.without_template,
                                  .chat_template_file = line.chat_template_file,
                                  .types = line.types};
-  return PrintImported(ImportModel(options), line.source, line.output);
+  return PrintImported(ImportModel(options), line.source, line.output, line.json);
 }
 
 absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
@@ -139,9 +145,8 @@ ExitCode CheckConfig(const Options& options) {
   return status.ok() ? Print("options are valid\n") : Fail("options", status, ExitCode::kConfig);
 }
 
-ExitCode ShowPack(const CommandLine& line) {
-  const auto text = ShowModel(line.pack, line.json ? ShowFormat::kJson : ShowFormat::kText);
-  return text.ok() ? Print(*text) : Fail("model show", text.status());
+absl::Status DamagedPack(const std::string& path, const VerifyReport& report) {
+  return absl::DataLossError(absl::StrCat(report.num_problems, " problems in ", path));
 }
 
 ExitCode VerifyPack(const CommandLine& line) {
@@ -149,21 +154,28 @@ ExitCode VerifyPack(const CommandLine& line) {
   if (!report.ok()) {
     return Fail("model verify", report.status());
   }
+  if (line.json) {
+    const ExitCode printed = Print(VerifyJson(line.pack, *report));
+    return printed == ExitCode::kOk && !report->ok() ? ExitCodeOf(DamagedPack(line.pack, *report))
+                                                     : printed;
+  }
   for (const std::string& problem : report->problems) {
     Note(problem);
   }
   if (!report->ok()) {
-    return Fail("model verify",
-                absl::DataLossError(absl::StrCat(report->num_problems, " problems in ", line.pack)));
+    return Fail("model verify", DamagedPack(line.pack, *report));
   }
   return Print(
       absl::StrCat("verified ", report->shards, " shards, ", report->bytes, " bytes: good\n"));
 }
 
-ExitCode PrintToken(const MakeTokenOptions& options) {
-  const absl::StatusOr<NewToken> made = CreateToken(options, RealClock().WallMicros());
+ExitCode PrintToken(const CommandLine& line) {
+  const absl::StatusOr<NewToken> made = CreateToken(line.make_token, RealClock().WallMicros());
   if (!made.ok()) {
     return Fail("make-token", made.status(), ExitCode::kUsage);
+  }
+  if (line.json) {
+    return Print(TokenJson(*made));
   }
   Note(made->access_line);
   return Print(made->token + "\n");
@@ -191,7 +203,8 @@ ExitCode Run(int argc, const char* const* argv) {
       return Import(*line);
     case Command::kImportRandom:
       return PrintImported(ImportRandom(line->random),
-                           "random weights of shape " + line->random.shape, line->random.output);
+                           "random weights of shape " + line->random.shape, line->random.output,
+                           line->json);
     case Command::kBench:
       return Bench(*line);
     case Command::kCalibrate:
@@ -199,11 +212,11 @@ ExitCode Run(int argc, const char* const* argv) {
     case Command::kPlan:
       return PrintPlan(line->plan);
     case Command::kModelShow:
-      return ShowPack(*line);
+      return ShowPack(line->pack, line->json ? ShowFormat::kJson : ShowFormat::kText);
     case Command::kModelVerify:
       return VerifyPack(*line);
     case Command::kMakeToken:
-      return PrintToken(line->make_token);
+      return PrintToken(*line);
   }
   return ExitCode::kOther;
 }

@@ -85,7 +85,7 @@ class Declaration {
     DeclareBench(line, written);
     DeclareCalibrate(line, written);
     DeclarePlan(line.plan, written.plan);
-    DeclareMakeToken(line.make_token);
+    DeclareMakeToken(line);
     man_ = app_.add_subcommand("man", "Prints the manual page: nightshiftd man | man -l -");
     for (CLI::App* tool : app_.get_subcommands({})) {
       tool->configurable(false);
@@ -277,6 +277,7 @@ class Declaration {
     import_->add_option("--output,-o", line.output, "the pack's folder; must not exist")
         ->required();
     import_->add_option("--name", line.name, "what the pack calls the model");
+    import_->add_flag("--json", line.json, "what the pack holds, as model show --json");
     CLI::Option* random =
         import_->add_option("--random", line.random.shape,
                             "in place of a source: the shape whose weights are random numbers, as "
@@ -330,6 +331,7 @@ class Declaration {
     show_->add_flag("--json", line.json, "as JSON");
     verify_ = model->add_subcommand("verify", "Checks every checksum of a pack.");
     verify_->add_option("pack", line.pack, "the pack's folder")->required();
+    verify_->add_flag("--json", line.json, "as JSON");
     for (CLI::App* tool : {show_, verify_}) {
       tool->configurable(false);
     }
@@ -451,7 +453,8 @@ class Declaration {
     plan_->add_flag("--json", plan.json, "as JSON");
   }
 
-  void DeclareMakeToken(MakeTokenOptions& options) {
+  void DeclareMakeToken(CommandLine& line) {
+    MakeTokenOptions& options = line.make_token;
     make_token_ = app_.add_subcommand(
         "make-token",
         "Makes a token: prints it on standard output, and its line for the daemon's access file on "
@@ -461,6 +464,7 @@ class Declaration {
     make_token_->add_option("--role", options.role, "reader, submitter or admin")->required();
     make_token_->add_option("--days", options.days, "for which it is good; 0: for ever")
         ->capture_default_str();
+    make_token_->add_flag("--json", line.json, "both on standard output, as JSON");
   }
 
   // Variables stand for flags that are not there, so that they win over the file.

@@ -123,7 +123,7 @@ struct CommandLine {
   MakeTokenOptions make_token;
   // model show, model verify
   std::string pack;
-  bool json = false;  // also of bench and calibrate
+  bool json = false;  // of all tools
 };
 
 // Reads the command line, then the environment, then the file of --config; the first that names an

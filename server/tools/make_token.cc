@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -16,6 +18,11 @@ constexpr int64_t kSecondsPerDay = 24 * 3600;
 constexpr int64_t kMaxDays = 36500;
 
 }  // namespace
+
+std::string TokenJson(const NewToken& made) {
+  const nlohmann::ordered_json json = {{"token", made.token}, {"access_line", made.access_line}};
+  return json.dump() + "\n";
+}
 
 absl::StatusOr<NewToken> CreateToken(const MakeTokenOptions& options, int64_t now_us) {
   if (!IsTenant(options.tenant)) {

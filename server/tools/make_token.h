@@ -21,6 +21,9 @@ struct NewToken {
   std::string access_line;  // for the access file: its digest, tenant, role and expiry
 };
 
+// One line of JSON with both.
+std::string TokenJson(const NewToken& made);
+
 // INVALID_ARGUMENT naming the option. `now_us` since 1970.
 absl::StatusOr<NewToken> CreateToken(const MakeTokenOptions& options, int64_t now_us);
 

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/model/pack.h"
 #include "engine/text/tokenizer_spec.h"
 #include "kernels/base/status_macros.h"
@@ -25,6 +27,17 @@ absl::Status CheckTokenizer(const Pack& pack) {
 }
 
 }  // namespace
+
+std::string VerifyJson(const std::string& path, const VerifyReport& report) {
+  using Json = nlohmann::ordered_json;
+  const Json json = {{"pack", path},
+                     {"good", report.ok()},
+                     {"shards", report.shards},
+                     {"bytes", report.bytes},
+                     {"num_problems", report.num_problems},
+                     {"problems", report.problems}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
 
 absl::StatusOr<VerifyReport> VerifyModel(const std::string& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Pack> pack, Pack::Open(path));

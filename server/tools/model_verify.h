@@ -20,6 +20,9 @@ struct VerifyReport {
 
 inline constexpr size_t kMaxVerifyProblems = 100;
 
+// The report on the pack at `path`, as one line of JSON.
+std::string VerifyJson(const std::string& path, const VerifyReport& report);
+
 // Reads on after a problem, so that the report shows how much is broken. Memory: one shard.
 // Errors: those of Pack::Open, when the manifest itself is broken.
 absl::StatusOr<VerifyReport> VerifyModel(const std::string& path);

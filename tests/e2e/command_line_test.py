@@ -12,10 +12,11 @@ import subprocess
 import time
 import unittest
 
-from e2e_lib import (BUILD, FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFT, NIGHTSHIFTD, EndToEndTest,
-                     client_environment, read_rows, run_client, start_client, write_rows)
+from e2e_lib import (BUILD, FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFT, NIGHTSHIFTD, ROOT, EndToEndTest,
+                     client_environment, read_rows, run_client, start_client, tiny_pack, write_rows)
 
 UNAVAILABLE = 8
+DAMAGED = 9
 STOPPED = 5
 USAGE = 2
 MANY = 3_000
@@ -206,6 +207,24 @@ class JsonTest(CommandLineTest):
         self.check("server backup", "server", "backup", self.folder / "backup")
         self.check("server timeline FILE", "server", "timeline", self.folder / "trace.json")
         self.check("server drain", "server", "drain")
+        pack = tiny_pack("llama")
+        self.check("model verify", "model", "verify", pack)
+        self.check("make-token", "make-token", "--role", "reader")
+        shown = self.nightshift("model", "show", pack, "--json").stdout
+        again = self.folder / "llama"
+        imported = self.nightshift("--json", "import", ROOT / "tests" / "data" / "tiny" / "llama",
+                                   "--output", again)
+        self.assertEqual(json.loads(imported.stdout), json.loads(shown))
+        shard = json.loads((again / "manifest.json").read_text())["tensors"][0]["shards"][0]
+        with open(again / "weights.extent", "r+b") as extent:
+            extent.seek(shard[2])
+            byte = extent.read(1)[0]
+            extent.seek(shard[2])
+            extent.write(bytes([byte ^ 1]))
+        damaged = json.loads(self.nightshift("model", "verify", again, "--json",
+                                             exit_code=DAMAGED).stdout)
+        self.assertEqual((damaged["good"], damaged["num_problems"], len(damaged["problems"])),
+                         (False, 1, 1))
         errors = self.nightshift("status", "none", "--json", exit_code=6).stderr
         self.assertEqual(list(json.loads(errors)["error"]), self.fields["errors"])
         # evaluate needs a model that knows words: evaluation_test.cc has its fields.
