@@ -4,8 +4,10 @@ theirs is looked for in all that the daemon says or leaves."""
 
 import re
 import unittest
+import urllib.error
+import urllib.request
 
-from e2e_lib import EndToEndTest, read_rows, run_client, smollm2_pack, write_rows
+from e2e_lib import LIMIT_S, EndToEndTest, read_rows, run_client, smollm2_pack, write_rows
 
 CANARY = "Quixotrel"
 FAILED_REQUESTS, INPUT_INVALID = 3, 9
@@ -44,7 +46,8 @@ class CanaryTest(EndToEndTest):
         template = self.folder / "template"
         template.write_text(TEMPLATE)
         self.server = self.daemon("--model", smollm2_pack(), "--model",
-                                  smollm2_pack("smollm2-raises", "--chat-template", template))
+                                  smollm2_pack("smollm2-raises", "--chat-template", template),
+                                  "--http-listen", "127.0.0.1:0")
         # What gRPC would trace is all that goes over the wire.
         self.server.launch({"GRPC_TRACE": "all", "GRPC_VERBOSITY": "DEBUG"}.items())
         self.server.wait_ready()
@@ -65,6 +68,17 @@ class CanaryTest(EndToEndTest):
         self.assertEqual(done.returncode, FAILED_REQUESTS, done.stderr + self.server.tail())
         return {row["id"]: row for row in read_rows(target) if "id" in row}
 
+    def read_pages(self):
+        url = re.search(r"listening address=(http://\S+)", self.server.log_of_this_start())[1]
+        for page in "metrics", "statusz", "readyz", "livez":
+            try:
+                with urllib.request.urlopen(f"{url}/{page}", timeout=LIMIT_S) as answer:
+                    text = answer.read().decode()
+            except urllib.error.HTTPError as error:  # not ready: with reasons
+                text = error.read().decode()
+            self.assertTrue(text, page)
+            self.said.append((page, text))
+
     def assert_nothing_is_told(self):
         for what, text in [*self.said, ("log", self.server.log.read_text(errors="replace"))]:
             with self.subTest(what):
@@ -80,6 +94,7 @@ class CanaryTest(EndToEndTest):
         self.assertIn("error", results["unknown"])
         self.run_rows(OPTION_ROWS, "smollm2", "options")
         self.client("server", "timeline", "-")  # of the model that is loaded
+        self.read_pages()
         raised = self.run_rows([ROWS[0]], "smollm2-raises", "raising")
         self.assertIn("error", raised["good"])
         source = self.folder / "job.jsonl"
@@ -90,6 +105,9 @@ class CanaryTest(EndToEndTest):
             self.client(*command)
         for job in re.findall(r'"name":\s*"(jobs/[^"]+)"', self.client("list", "--json").stdout):
             self.client("status", job, "--json", exit_code=0)
+        self.client("pause", self.client("submit", source, "--model", "smollm2", "--run-key", "open",
+                                         "--not-before", "2099-01-01T00:00:00Z").stdout.strip())
+        self.read_pages()  # with a job that is open, and the last warnings
         self.assert_nothing_is_told()
         for pid in (self.server.pid, self.server.engine_pid()):
             with open(f"/proc/{pid}/limits", encoding="utf-8") as limits:
