@@ -81,6 +81,16 @@ class TenantQuotaTest : public ServiceWorld {
     v1::Job unused;
     return jobs_->SubmitJob(&context, request, job == nullptr ? &unused : job);
   }
+  v1::Job GetFor(const std::string& tenant, const std::string& name) {
+    grpc::ClientContext context;
+    Show(tenant, context);
+    v1::GetJobRequest request;
+    request.set_name(name);
+    v1::Job job;
+    const grpc::Status status = jobs_->GetJob(&context, request, &job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
   // The error names tenant, quota and limit, to people and programs.
   static void ExpectExceeded(const grpc::Status& status, const std::string& quota,
                              const std::string& limit) {
@@ -177,6 +187,41 @@ TEST_F(TenantQuotaTest, CallsThatLastAreBounded) {
     waited = try_to_wait();
   }
   EXPECT_TRUE(waited.ok()) << waited.error_message();
+}
+
+// While both have rows that wait, three of acme's end for one of bolt's.
+TEST_F(TenantQuotaTest, TenantsShareTheEngineByTheirWeights) {
+  control_.HoldSweeps();
+  StartWith("weight=3");
+  v1::SubmitJobRequest blocker = TokenJob(8);  // as many as the engine holds
+  blocker.mutable_spec()->mutable_sampling()->set_max_output_tokens(100);
+  ASSERT_TRUE(SubmitFor("bolt", blocker).ok());
+  control_.WaitForHeldSweep();
+  v1::Job heavy;
+  v1::Job light;
+  ASSERT_TRUE(SubmitFor("acme", TokenJob(160), &heavy).ok());
+  ASSERT_TRUE(SubmitFor("bolt", TokenJob(160), &light).ok());
+  const auto sweep = [&] {
+    control_.AllowHeldSweep();
+    control_.WaitForHeldSweep();
+    heavy = GetFor("acme", heavy.name());
+    light = GetFor("bolt", light.name());
+  };
+  // Neither has run ahead when both are there.
+  while (heavy.state() == v1::JOB_STATE_VALIDATING || light.state() == v1::JOB_STATE_VALIDATING) {
+    heavy = GetFor("acme", heavy.name());
+    light = GetFor("bolt", light.name());
+  }
+  while (heavy.counts().running() == 0 || light.counts().running() == 0) {
+    sweep();
+  }
+  EXPECT_LT(heavy.counts().succeeded() + light.counts().succeeded(), 16);
+  while (heavy.counts().succeeded() < 120) {
+    sweep();
+  }
+  EXPECT_GE(light.counts().succeeded(), 30);
+  EXPECT_LE(light.counts().succeeded(), 50);
+  control_.ReleaseSweeps();
 }
 
 TEST_F(TenantQuotaTest, PriorityHasACeilingThatJobsOfNoPriorityKeepTo) {
