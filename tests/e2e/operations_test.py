@@ -11,8 +11,8 @@ import unittest
 import urllib.error
 import urllib.request
 
-from e2e_lib import (FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFTD, ROOT, EndToEndTest, client_environment,
-                     run_client, write_rows)
+from e2e_lib import (BUILD, FAKE_NIGHTSHIFTD, LIMIT_S, NIGHTSHIFTD, ROOT, EndToEndTest, client_environment,
+                     run_client, start_client, write_rows)
 from tls_test import SERVER_NAMES, Authority
 
 DEPLOY = ROOT / "deploy"
@@ -75,6 +75,28 @@ class OperationsTest(EndToEndTest):
         (daemon.folder / "socket").unlink()
         daemon.wait_for_log("watchdog_withheld")
         self.assertIn(f"unix:{daemon.folder}/socket", daemon.log_of_this_start())
+
+    def test_a_store_that_stands_still_is_not_called_alive(self):
+        stall = self.folder / "stall"
+        daemon = self.fake_daemon()
+        daemon.launch({"WATCHDOG_USEC": "300000", "DISK_FAULTS_STALL": str(stall),
+                       "DISK_FAULTS_FOLDER": str(daemon.folder / "state"),
+                       "LD_PRELOAD": str(BUILD / "tests" / "support" / "libdisk_faults.so")})
+        daemon.wait_ready()
+        source = write_rows(self.folder / "rows.jsonl", rows(3))
+        job = run_client("submit", source, "--not-before", "2099-01-01T00:00:00Z",
+                         address=daemon.address).stdout.strip()
+        stall.touch()
+        client = start_client("pause", job, address=daemon.address)
+        self.addCleanup(client.kill)
+        daemon.wait_for_log("watchdog_withheld")
+        self.assertIn("the store's thread does not take a write", daemon.log_of_this_start())
+        while select.select([daemon._notify], [], [], 0)[0]:  # what was said before
+            self.notification(daemon)
+        stall.unlink()
+        self.wait_for_notification(daemon, "WATCHDOG=1")
+        _, said = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, said)
 
     def test_json_logs_are_one_object_a_line_from_daemon_and_engine(self):
         daemon = self.fake_daemon("--log-format", "json").start()

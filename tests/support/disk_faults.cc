@@ -5,6 +5,7 @@
 //   $DISK_FAULTS_COUNTS  a file of two 64-bit numbers: calls so far, and which of them failed (0: none)
 //   $DISK_FAULTS_AT      "17 EIO": the 17th call ends so. EIO, ENOSPC; EINTR (the first write from
 //                        there on); short (a write of half the bytes; other calls end with ENOSPC)
+//   $DISK_FAULTS_STALL   syncs stand still while there is a file of this name
 //   $DISK_FAULTS_LOG     gets a record of each change and each sync, in their order, from which
 //                        tests/e2e/power_loss.py makes what a machine that stops would find
 //
@@ -24,6 +25,7 @@
 #include <string>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -167,6 +169,10 @@ class Disk {
     if (Inode(fd) == 0) {
       return static_cast<int>(syscall(call, fd));
     }
+    while (stall_ != nullptr && ::access(stall_, F_OK) == 0) {
+      constexpr int kPauseMs = 5;
+      ::poll(nullptr, 0, kPauseMs);
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     if (Fails("sync", "")) {
       return -1;
@@ -259,6 +265,7 @@ class Disk {
     folder_ = folder;
     folder_bytes_ = std::strlen(folder);
     fault_ = ReadFault();
+    stall_ = std::getenv("DISK_FAULTS_STALL");
     if (const char* const path = std::getenv("DISK_FAULTS_COUNTS"); path != nullptr) {
       const int fd = RawOpen(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
       if (fd >= 0 && syscall(SYS_ftruncate, fd, sizeof(Counts)) == 0) {
@@ -335,6 +342,7 @@ class Disk {
 
   const char* folder_ = nullptr;
   size_t folder_bytes_ = 0;
+  const char* stall_ = nullptr;
   Fault fault_;
   Counts* counts_ = nullptr;
   int log_fd_ = -1;

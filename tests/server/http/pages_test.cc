@@ -1,22 +1,29 @@
 // The pages of a whole daemon with the fake engine, as monitoring reads them.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <memory>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 
+#include "kernels/base/file_descriptor.h"
 #include "tests/server/rpc/service_world.h"
 #include "tests/support/status_matchers.h"
 
@@ -204,6 +211,44 @@ TEST_F(PagesTest, ReadinessSaysWhatIsNotReady) {
   EXPECT_EQ(Value(Metrics(), R"(nightshift_ready{check="drain"})"), 0);
   SetDrain(false);
   EXPECT_EQ(Page("/readyz")->status, 200);
+}
+
+// From now on the descriptor under which this process opened the file first takes no writes.
+void BreakWrites(const std::string& path) {
+  std::vector<int> descriptors;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(entry.path(), error) == path) {
+      descriptors.push_back(std::stoi(entry.path().filename().string()));
+    }
+  }
+  ASSERT_FALSE(descriptors.empty()) << path << " is not open";
+  const FileDescriptor unwritable(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int first = *std::min_element(descriptors.begin(), descriptors.end());
+  ASSERT_EQ(::dup2(unwritable.get(), first), first);
+}
+
+TEST_F(PagesTest, ReadinessSaysThatTheStoreHasFailed) {
+  std::promise<std::string> failed;
+  on_fatal_ = [&](const absl::Status& status) { failed.set_value(std::string(status.message())); };
+  Restart();
+  EXPECT_TRUE(IsServing("nightshift.v1.JobService"));
+  BreakWrites(std::filesystem::canonical(options_.state_directory).string() + "/store.sqlite-wal");
+  v1::Job job;
+  EXPECT_FALSE(Submit(TokenJob(1), job).ok());
+  const std::string why = failed.get_future().get();
+  const httplib::Result page = Page("/readyz");
+  EXPECT_EQ(page->status, 503);
+  EXPECT_THAT(page->body, HasSubstr("store: " + why + "\n"));
+  EXPECT_THAT(page->body, HasSubstr("disk: ok\ndrain: ok\n"));
+  EXPECT_EQ(Page("/livez")->status, 200) << "a restart is for who looks after it to decide";
+  const std::string metrics = Metrics();
+  EXPECT_EQ(Value(metrics, R"(nightshift_ready{check="store"})"), 0);
+  EXPECT_EQ(Value(metrics, R"(nightshift_store_errors_total{kind="fatal"})"), 1);
+  while (IsServing("nightshift.v1.JobService")) {  // until it is looked at again
+  }
+  EXPECT_FALSE(Submit(TokenJob(1), job).ok());
+  server_.reset();
 }
 
 TEST_F(PagesTest, HealthFollowsADrain) {

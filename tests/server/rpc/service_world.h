@@ -1,6 +1,7 @@
 // ServiceWorld: a whole Server with the fake engine behind a Unix socket, and a client's verbs.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -105,9 +106,7 @@ class ServiceWorld : public ::testing::Test {
     parts.engine_factory = [this](const EngineOptions& engine) {
       return FakeEngine::Create(engine, fake_engine_, &control_);
     };
-    parts.on_fatal = [](const absl::Status& status) {
-      ADD_FAILURE() << "store failed: " << status;
-    };
+    parts.on_fatal = on_fatal_;
     parts.heartbeat_interval_us = heartbeat_interval_us_;
     parts.stalled_reader_us = stalled_reader_us_;
     auto server = Server::Start(options_, std::move(parts));
@@ -247,6 +246,9 @@ class ServiceWorld : public ::testing::Test {
 
   TemporaryFolder folder_;
   Options options_;
+  std::function<void(const absl::Status&)> on_fatal_ = [](const absl::Status& status) {
+    ADD_FAILURE() << "store failed: " << status;
+  };
   int64_t heartbeat_interval_us_ = 15'000'000;  // from the next Start on
   int64_t stalled_reader_us_ = 300'000'000;     // likewise
   FakeEngineOptions fake_engine_;
