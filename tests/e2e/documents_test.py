@@ -4,12 +4,14 @@ example, with SmolLM2."""
 
 import json
 import os
+import signal
 import subprocess
 import unittest
 
 from e2e_lib import (NIGHTSHIFT, ROOT, EndToEndTest, client_environment, read_rows, run_client,
                      smollm2_pack, start_client)
 
+NIGHTLY = ROOT / "deploy" / "nightly" / "nightly"
 FAILED_REQUESTS = 3
 INPUT_INVALID = 9
 # A document of some 600 tokens in paragraphs, each with a name of its own.
@@ -159,13 +161,58 @@ class DocumentsTest(EndToEndTest):
         self.assertIn("*.md: matches no file", done.stderr)
         self.assertEqual(self.jobs(), [])
 
-    def nightly(self, **variables):
-        environment = client_environment(self.served.address) | {
+    def nightly_environment(self, **variables):
+        return client_environment(self.served.address) | {
             "NIGHTLY_NIGHTSHIFT": str(NIGHTSHIFT), "NIGHTLY_INBOX": str(self.inbox),
             "NIGHTLY_RUNS": str(self.folder / "runs"), "NIGHTLY_MAX_TOKENS": "8",
             "NIGHTLY_MAX_PROMPT_TOKENS": "250"} | variables
-        return subprocess.run([ROOT / "deploy/nightly/nightly"], env=environment, text=True,
+
+    def nightly(self, **variables):
+        return subprocess.run([NIGHTLY], env=self.nightly_environment(**variables), text=True,
                               capture_output=True, timeout=300, check=False)
+
+    def kill_nightly(self, after):
+        """Runs the example and ends it, with all that it has started, when a job is accepted once the file
+        `after` is there; returns what it said."""
+        said = []
+        with subprocess.Popen([NIGHTLY], env=self.nightly_environment(), text=True,
+                              stderr=subprocess.PIPE, start_new_session=True) as process:
+            for line in process.stderr:
+                said.append(line)
+                if " accepted: " in line and list((self.folder / "runs").glob(after)):
+                    os.killpg(process.pid, signal.SIGKILL)
+        self.assertEqual(process.returncode, -signal.SIGKILL, said)
+        return "".join(said)
+
+    def outputs(self, runs):
+        """The rows of both files of the only run, but for its folder and what runs beside it."""
+        run, = [path for path in (self.folder / runs).iterdir() if path.is_dir()]
+        text = (run / "facts.jsonl").read_text() + (run / "summaries.jsonl").read_text()
+        rows = [json.loads(line) for line in text.replace(str(run), "RUN").splitlines()]
+        for row in rows:
+            row.get("usage", {}).pop("prompt_tokens_details", None)
+        return rows
+
+    def test_the_nightly_example_killed_in_either_stage_attaches_and_ends_with_equal_files(self):
+        calm_inbox = self.folder / "calm-inbox"
+        calm_inbox.mkdir()
+        for inbox in self.inbox, calm_inbox:
+            self.fill_inbox(inbox)
+        done = self.nightly(NIGHTLY_INBOX=str(calm_inbox), NIGHTLY_RUNS=str(self.folder / "calm"))
+        self.assertEqual(done.returncode, FAILED_REQUESTS, done.stderr)
+        calm_jobs = self.jobs()
+        for job in calm_jobs:  # else those of the same documents attach to them
+            run_client("delete", job, address=self.served.address).check_returncode()
+
+        self.kill_nightly(after="*/documents")
+        job, = self.jobs()
+        second = self.kill_nightly(after="*/facts.jsonl")
+        self.assertIn(f"attached to {job}", second)
+        done = self.nightly()
+        self.assertEqual(done.returncode, FAILED_REQUESTS, done.stderr)
+        self.assertIn("attached to ", done.stderr)
+        self.assertEqual(self.outputs("runs"), self.outputs("calm"))
+        self.assertEqual(len(self.jobs()), len(calm_jobs))
 
     def test_the_nightly_example_goes_from_text_files_to_summaries(self):
         self.fill_inbox(self.inbox)
