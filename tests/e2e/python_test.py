@@ -5,15 +5,18 @@ Runs with Debian's Python, whose packages deploy/install-dependencies installs.
 """
 
 import json
+import os
 import pathlib
 import random
 import secrets
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 from e2e_lib import (BUILD, FAKE_NIGHTSHIFTD, LIMIT_S, MIB, EndToEndTest, read_rows, run_client,
                      write_rows)
+from tls_test import CLIENT_NAME, SERVER_NAMES, Authority
 
 PACKAGE = BUILD / "client" / "python"
 PYTHON_PATH = [str(PACKAGE), str(PACKAGE / "for_tests")]
@@ -118,6 +121,63 @@ class AccessTest(PythonTest):
             job = client.submit(make_rows(2))
             self.assertEqual(len(list(client.results(job.name))), 2)
             self.assertEqual(client.wait(job.name).tenant, "acme")
+
+
+class TlsTest(PythonTest):
+    def start_with_tls(self):
+        self.authority = Authority(self.folder, "ca")
+        certificate, key = self.authority.issue("served", SERVER_NAMES)
+        access, ready = self.folder / "access", self.folder / "ready"
+        access.touch(0o640)
+        access.write_text(f"certificate:{CLIENT_NAME} acme submitter never\n")
+        self.server = self.daemon(
+            "--listen", "localhost:0", "--ready-file", ready, "--tls-cert", certificate, "--tls-key", key,
+            "--tls-client-ca", self.authority.certificate, "--access-file", access,
+            executable=FAKE_NIGHTSHIFTD).start()
+        self.address = ready.read_text().split()[-1]
+        self.pair = self.authority.issue("client", f"URI:{CLIENT_NAME}")
+
+    def refusal(self, **credentials):
+        with nightshift.Client(self.address, patience_s=0, **credentials) as client:
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(client.jobs())
+        return caught.exception.code()
+
+    def test_a_certificate_says_who_calls(self):
+        self.start_with_tls()
+        ca = self.authority.certificate.read_bytes()
+        certificate, key = (path.read_bytes() for path in self.pair)
+        with nightshift.Client(self.address, ca=ca, certificate=certificate, key=key) as client:
+            job = client.submit(make_rows(50))
+            self.assertEqual(len(list(client.results(job.name))), 50)
+            self.assertEqual(client.wait(job.name).tenant, "acme")
+        variables = {"NIGHTSHIFT_ADDRESS": self.address,
+                     "NIGHTSHIFT_CA": str(self.authority.certificate),
+                     "NIGHTSHIFT_CLIENT_CERT": str(self.pair[0]),
+                     "NIGHTSHIFT_CLIENT_KEY": str(self.pair[1])}
+        with mock.patch.dict(os.environ, variables), nightshift.Client() as client:
+            self.assertEqual([listed.name for listed in client.jobs()], [job.name])
+
+    def test_strangers_get_no_connection(self):
+        self.start_with_tls()
+        ca = self.authority.certificate.read_bytes()
+        certificate, key = (path.read_bytes() for path in self.pair)
+        other = Authority(self.folder, "other").certificate.read_bytes()
+        self.assertEqual(self.refusal(), grpc.StatusCode.UNAVAILABLE)  # plain text
+        self.assertEqual(self.refusal(ca=ca), grpc.StatusCode.UNAVAILABLE)
+        self.assertEqual(self.refusal(ca=other, certificate=certificate, key=key),
+                         grpc.StatusCode.UNAVAILABLE)
+
+
+class DrainTest(PythonTest):
+    def test_a_drained_daemon_is_not_waited_for(self):
+        client = self.start()
+        job = client.submit(make_rows(2))
+        self.nightshift("server", "drain")
+        with self.assertRaises(grpc.RpcError) as caught:
+            client.submit(make_rows(3))
+        self.assertIn("nightshift server drain --undo", caught.exception.details())
+        self.assertEqual(client.job(job.name).name, job.name)  # reading goes on
 
 
 class JobTest(PythonTest):
