@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 
 #include "client/completion.h"
+#include "client/config_file.h"
 #include "client/console.h"
 #include "client/job_text.h"
 #include "client/manual.h"
@@ -797,6 +798,9 @@ CommandLine Complete(const CLI::App& app, Values values) {
   if (line.command == Command::kDaemonTool) {
     line.tool_arguments = command.remaining();
     line.tool_arguments.insert(line.tool_arguments.begin(), command.get_name());
+    if (line.json) {  // given before the command
+      line.tool_arguments.push_back("--json");
+    }
   }
   return line;
 }
@@ -959,6 +963,11 @@ ParsedCommandLine ParseCommandLine(const std::vector<std::string>& arguments) {
   }
   if (app.got_subcommand("completion")) {
     return PrintText(CompletionScript(values.shell));
+  }
+  if (const absl::Status status = ReadConfigFile(ConfigFilePath(), values.line.address,
+                                                 values.line.credentials);
+      !status.ok()) {
+    return usage_error(std::string(status.message()));
   }
   ParsedCommandLine parsed;
   parsed.command_line = Complete(app, values);

@@ -16,6 +16,7 @@ Definitions Environment() {
       {"NIGHTSHIFT_STATE_DIR, XDG_STATE_HOME, HOME",
        "Without an address: the daemon is looked for in the state folder that it has by default, at "
        "STATE_DIR/nightshift.sock."},
+      {"XDG_CONFIG_HOME", "Where nightshift/client.toml lies, in place of ~/.config."},
       {"NO_COLOR", "No colour when it is not empty."},
       {"TMPDIR", "Where input that comes through a pipe is copied to."},
       {"PATH", "Where nightshiftd is looked for when it is not beside nightshift."},
@@ -24,6 +25,9 @@ Definitions Environment() {
 
 Definitions Files() {
   return {
+      {"~/.config/nightshift/client.toml",
+       "What no command needs to say: address, token-file, ca, client-cert and client-key, as "
+       "address = \"batch.example:7443\"; paths are absolute. Options and variables win."},
       {"OUTPUT.part", "Result lines of a run that has not ended. OUTPUT appears, whole, at the end."},
       {"OUTPUT.part.state",
        "How much of OUTPUT.part is certain, and of which job it is: the same command again goes on "
@@ -57,6 +61,10 @@ Definitions JsonOutput() {
        "features, limits"},
       {"server backup", "The copy: folder, jobs, bytes"},
       {"server timeline FILE", "The trace that was written: file, bytes"},
+      {"import, model show", "What the pack holds"},
+      {"model verify", "What was read: pack, good, shards, bytes, num_problems, problems"},
+      {"make-token", "The token, and its line for the daemon's access file: token, access_line"},
+      {"bench, calibrate, plan", "What was measured or planned"},
       {"errors",
        "On standard error, in an object named error: code, reason, message, fields, next_step"},
   };

@@ -1,20 +1,40 @@
 #include "client/command_line.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "client/option_checks.h"
 #include "proto/nightshift/default_address.h"
+#include "tests/support/temporary_folder.h"
 
 namespace nightshift {
 namespace {
 
 class CommandLineTest : public testing::Test {
  protected:
-  void SetUp() override { unsetenv("NIGHTSHIFT_ADDRESS"); }
-  void TearDown() override { unsetenv("NIGHTSHIFT_ADDRESS"); }
+  void SetUp() override {
+    unsetenv("NIGHTSHIFT_ADDRESS");
+    setenv("XDG_CONFIG_HOME", config_.path().c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("NIGHTSHIFT_ADDRESS");
+    unsetenv("XDG_CONFIG_HOME");
+  }
+
+  // As a user keeps it in client.toml.
+  std::string Configure(const std::string& text) {
+    std::filesystem::create_directories(config_.path() + "/nightshift");
+    const std::string path = config_.path() + "/nightshift/client.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
 
   static CommandLine Parse(const std::vector<std::string>& arguments) {
     const ParsedCommandLine parsed = ParseCommandLine(arguments);
@@ -29,7 +49,36 @@ class CommandLineTest : public testing::Test {
     EXPECT_EQ(parsed.error.find('\n'), std::string::npos);
     return parsed.error;
   }
+
+  const TemporaryFolder config_;
 };
+
+TEST_F(CommandLineTest, TakesWhatNoCommandSaysFromTheUsersFile) {
+  Configure("# the batch machine\naddress = \"batch.example:7443\"\ntoken-file = '/home/a/token'\n"
+            "ca = \"/home/a/ca.pem\"\nclient-cert = \"/home/a/c.pem\"\nclient-key = \"/home/a/c.key\"\n");
+  const CommandLine line = Parse({"list"});
+  EXPECT_EQ(line.address, "batch.example:7443");
+  EXPECT_EQ(line.credentials.token, "/home/a/token");
+  EXPECT_EQ(line.credentials.ca, "/home/a/ca.pem");
+  EXPECT_EQ(line.credentials.client_certificate, "/home/a/c.pem");
+  EXPECT_EQ(line.credentials.client_key, "/home/a/c.key");
+  EXPECT_EQ(Parse({"list", "--token-file", "mine"}).credentials.token, "mine");
+  setenv("NIGHTSHIFT_ADDRESS", "unix:/from/environment", 1);
+  EXPECT_EQ(Parse({"list"}).address, "unix:/from/environment");
+  EXPECT_EQ(Parse({"list"}).credentials.ca, "/home/a/ca.pem");
+}
+
+TEST_F(CommandLineTest, RefusesAUsersFileByItsNameAndKey) {
+  for (const auto& [text, wrong] : std::vector<std::pair<std::string, std::string>>{
+           {"adress = \"x\"\n", "adress is no key of it; there are address, token-file"},
+           {"[run]\nmodel = \"x\"\n", "run is no key of it"},
+           {"token-file = \"token\"\n", "token-file is token, must be an absolute path"},
+           {"address = \"\"\n", "address must be one text"},
+           {"address = [\"a\", \"b\"]\n", "address must be one text"}}) {
+    const std::string path = Configure(text);
+    EXPECT_NE(Refuse({"list"}).find(path + ": " + wrong), std::string::npos) << Refuse({"list"});
+  }
+}
 
 TEST_F(CommandLineTest, EvaluateTakesTaskDataAndWhatToCompareWith) {
   const CommandLine line =

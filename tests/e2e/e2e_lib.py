@@ -71,6 +71,7 @@ def start_client(*arguments, address=None):
 
 def client_environment(address):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NIGHTSHIFT_")}
+    environment["XDG_CONFIG_HOME"] = "/nowhere"  # a user's own client.toml has no part in a test
     if address:
         environment["NIGHTSHIFT_ADDRESS"] = address
     return environment
