@@ -64,6 +64,9 @@ struct Written {
   std::string log_format = "text";
   std::string max_input;
   std::string max_line;
+  std::string max_prompt;
+  std::string max_message;
+  std::string max_chunk;
   std::string disk_reserve;
   std::string keep_prompts;
   std::string disk_ballast;
@@ -212,6 +215,11 @@ class Declaration {
         [&options] { return SizeText(options.max_input_bytes); });
     Add("max-line-bytes", written.max_line, "size of one row (default: 16MiB)",
         [&options] { return SizeText(options.max_line_bytes); });
+    Add("max-prompt-bytes", written.max_prompt, "text of one row's prompt (default: 8MiB)",
+        [&options] { return SizeText(options.max_prompt_bytes); });
+    AddNumber("max-custom-id-bytes", options.max_custom_id_bytes, "a row's custom_id");
+    AddNumber("max-labels", options.max_labels, "labels of one job");
+    AddNumber("max-json-depth", options.max_json_depth, "nesting of one row");
     AddNumber("max-choices", options.max_choices, "completions of one row, its n");
     AddNumber("max-uploads", options.max_uploads, "inputs of a tenant received at one time");
     Add("disk-reserve", written.disk_reserve,
@@ -240,6 +248,12 @@ class Declaration {
               "calls of a connection at one time");
     Add("max-metadata-bytes", written.max_metadata, "headers of one call (default: 8KiB)",
         [&options] { return absl::StrCat(options.max_metadata_bytes); });
+    Add("max-message-bytes", written.max_message,
+        "one message of a call; inline requests of a job have 7/8 of it (default: 4MiB)",
+        [&options] { return SizeText(options.max_message_bytes); });
+    Add("max-chunk-bytes", written.max_chunk, "one chunk of an upload (default: 1MiB)",
+        [&options] { return SizeText(options.max_chunk_bytes); });
+    AddNumber("max-wait", options.max_wait_s, "seconds of one call that waits for a job");
     AddNumber("idle-connection", options.idle_connection_s,
               "seconds after which a connection without a call ends");
     Add("rpc-memory", written.rpc_memory,
@@ -559,6 +573,10 @@ absl::Status Resolve(const Written& written, Options& options) {
   RETURN_IF_ERROR(ReadSizeFlag("keep-prompts", written.keep_prompts, options.kept_prompt_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("disk-ballast", written.disk_ballast, options.disk_ballast_bytes));
   RETURN_IF_ERROR(ReadSizeFlag("max-line-bytes", written.max_line, options.max_line_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("max-prompt-bytes", written.max_prompt, options.max_prompt_bytes));
+  RETURN_IF_ERROR(
+      ReadSizeFlag("max-message-bytes", written.max_message, options.max_message_bytes));
+  RETURN_IF_ERROR(ReadSizeFlag("max-chunk-bytes", written.max_chunk, options.max_chunk_bytes));
   ASSIGN_OR_RETURN(options.compute_type, ReadComputeType(written.compute_type));
   ASSIGN_OR_RETURN(options.kv_type, ReadKvType(written.kv_type, /*may_be_auto=*/true));
   RETURN_IF_ERROR(
@@ -706,6 +724,16 @@ absl::Status Options::Validate() const {
   RETURN_IF_ERROR(check("max-requests-per-job", max_requests_per_job, 1, 1'000'000'000));
   RETURN_IF_ERROR(check("max-input-bytes", max_input_bytes, 1, int64_t{1} << 44));
   RETURN_IF_ERROR(check("max-line-bytes", max_line_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("max-prompt-bytes", max_prompt_bytes, 1024, int64_t{1} << 30));
+  RETURN_IF_ERROR(check("max-custom-id-bytes", max_custom_id_bytes, 1, 4096));
+  RETURN_IF_ERROR(check("max-labels", max_labels, 0, 256));
+  RETURN_IF_ERROR(check("max-json-depth", max_json_depth, 4, 512));
+  // Clients send chunks of 256 KiB, in a message that has more than the chunk.
+  constexpr int64_t kClientsChunkBytes = 256 << 10;
+  RETURN_IF_ERROR(check("max-message-bytes", max_message_bytes, 1 << 20, 256 << 20));
+  RETURN_IF_ERROR(check("max-chunk-bytes", max_chunk_bytes, kClientsChunkBytes,
+                        max_message_bytes - 1024));
+  RETURN_IF_ERROR(check("max-wait", max_wait_s, 1, 3600));
   RETURN_IF_ERROR(check("disk-ballast", disk_ballast_bytes, 0, int64_t{1} << 40));
   RETURN_IF_ERROR(check("keep-results", keep_results_days, 1, 36500));
   RETURN_IF_ERROR(check("keep-records", keep_records_days, keep_results_days, 36500));

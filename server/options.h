@@ -54,6 +54,10 @@ struct Options {
   int64_t max_requests_per_job = 10'000'000;
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_line_bytes = 16 << 20;
+  int64_t max_prompt_bytes = 8 << 20;  // its text, or that of all messages; a line is the bound, too
+  int64_t max_custom_id_bytes = 512;
+  int64_t max_labels = 16;     // of a job
+  int64_t max_json_depth = 64;  // of a line
   int64_t max_choices = 16;  // n of one row; at most 1024
   int64_t max_uploads = 16;  // of a tenant at one time
   // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
@@ -73,6 +77,9 @@ struct Options {
   int64_t max_connections = 10'000;
   int64_t max_streams_per_connection = 128;
   int64_t max_metadata_bytes = 8 << 10;         // of one call
+  int64_t max_message_bytes = 4 << 20;          // that a call brings
+  int64_t max_chunk_bytes = 1 << 20;            // of an upload
+  int64_t max_wait_s = 60;                      // of a call that waits for a job
   int64_t idle_connection_s = 900;              // a connection without a call ends after that
   int64_t rpc_memory_bytes = int64_t{1} << 30;  // of all connections and calls; a last fuse
   std::string access_file;          // who may call (server/security/README.md); empty: everybody

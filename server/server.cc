@@ -47,8 +47,16 @@ constexpr int64_t kMaxQueuedScans = 64;
 RpcLimits MakeRpcLimits(const Options& options) {
   RpcLimits limits;
   limits.parse.max_line_bytes = options.max_line_bytes;
-  limits.parse.max_prompt_bytes = std::min(limits.parse.max_prompt_bytes, options.max_line_bytes);
+  limits.parse.max_prompt_bytes = std::min(options.max_prompt_bytes, options.max_line_bytes);
+  limits.parse.max_custom_id_bytes = options.max_custom_id_bytes;
+  limits.parse.max_labels = static_cast<int32_t>(options.max_labels);
+  limits.parse.max_json_depth = static_cast<int32_t>(options.max_json_depth);
   limits.parse.max_choices = static_cast<int32_t>(options.max_choices);
+  limits.max_message_bytes = options.max_message_bytes;
+  // What a message has beside the requests.
+  limits.max_inline_bytes = options.max_message_bytes / 8 * 7;
+  limits.max_chunk_bytes = options.max_chunk_bytes;
+  limits.max_wait_s = options.max_wait_s;
   limits.max_input_bytes = options.max_input_bytes;
   limits.max_rows = options.max_requests_per_job;
   limits.max_uploads = options.max_uploads;

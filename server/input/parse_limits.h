@@ -15,6 +15,7 @@ struct ParseLimits {
   // Of a prompt given as token ids: above the context of every model this server can load.
   int64_t max_prompt_tokens = 1 << 20;
   int64_t max_custom_id_bytes = 512;
+  int32_t max_labels = 16;  // of a job
   int64_t max_messages = 4096;
   // Of one request: each takes a place of the block and computes the prompt again.
   int32_t max_choices = 16;

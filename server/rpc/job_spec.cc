@@ -21,7 +21,6 @@ namespace {
 
 constexpr int32_t kDefaultAttempts = 3;
 constexpr int32_t kMaxAttempts = 100;
-constexpr int kMaxLabels = 16;
 constexpr int32_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kMaxWindowSeconds = int64_t{3650} * 24 * 3600;
 constexpr int64_t kMaxTimeSeconds = 253'402'300'799;  // the end of 9999
@@ -74,10 +73,11 @@ void CheckTimes(const v1::JobSpec& spec, int64_t now_us, std::vector<FieldViolat
   }
 }
 
-void CheckLabels(const v1::JobSpec& spec, std::vector<FieldViolation>& violations) {
-  if (spec.labels_size() > kMaxLabels) {
+void CheckLabels(const v1::JobSpec& spec, int32_t max_labels,
+                 std::vector<FieldViolation>& violations) {
+  if (spec.labels_size() > max_labels) {
     violations.push_back(
-        {"spec.labels", absl::StrCat("has ", spec.labels_size(), " labels, at most ", kMaxLabels)});
+        {"spec.labels", absl::StrCat("has ", spec.labels_size(), " labels, at most ", max_labels)});
   }
   for (const auto& [key, value] : spec.labels()) {
     if (key.empty() || key.size() > kMaxLabelKeyBytes || value.size() > kMaxLabelValueBytes) {
@@ -126,7 +126,7 @@ absl::Status CheckSpec(const v1::JobSpec& spec, const ParseLimits& limits, int64
                                                             ", must be 0 (3) to ", kMaxAttempts)});
   }
   CheckTimes(spec, now_us, violations);
-  CheckLabels(spec, violations);
+  CheckLabels(spec, limits.max_labels, violations);
   return violations.empty() ? absl::OkStatus() : MakeFieldError(reason, violations);
 }
 

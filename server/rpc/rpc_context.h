@@ -33,11 +33,12 @@ namespace nightshift {
 struct RpcLimits {
   ParseLimits parse;
   int64_t max_message_bytes = 4 << 20;
-  int64_t max_inline_bytes = 3'670'016;  // 3.5 MiB: all requests of a SubmitJob
+  int64_t max_inline_bytes = 3'670'016;  // all requests of a SubmitJob: 7/8 of a message
   int64_t max_chunk_bytes = 1 << 20;
   int64_t max_input_bytes = int64_t{20} << 30;
   int64_t max_rows = 10'000'000;
   int64_t max_uploads = 16;  // of a tenant at one time
+  int64_t max_wait_s = 60;   // of a WaitJob
   // Free disk below which no job is accepted; -1: the larger of 5 % and 2 GiB.
   int64_t disk_reserve_bytes = -1;
   int64_t heartbeat_interval_us = 15'000'000;

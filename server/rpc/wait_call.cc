@@ -15,7 +15,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
-constexpr microseconds kMaxWait = std::chrono::seconds(60);
 // The answer leaves before the client's own deadline cuts the call.
 constexpr milliseconds kDeadlineMargin(200);
 
@@ -36,9 +35,9 @@ absl::Status CheckRequest(const v1::WaitJobRequest& request) {
   return absl::OkStatus();
 }
 
-microseconds Timeout(const google::protobuf::Duration& asked) {
-  if (asked.seconds() >= 60 || (asked.seconds() == 0 && asked.nanos() == 0)) {
-    return kMaxWait;
+microseconds Timeout(const google::protobuf::Duration& asked, std::chrono::seconds most) {
+  if (asked.seconds() >= most.count() || (asked.seconds() == 0 && asked.nanos() == 0)) {
+    return most;
   }
   return std::chrono::seconds(asked.seconds()) + microseconds(asked.nanos() / 1000);
 }
@@ -76,7 +75,7 @@ void WaitCall::Start() {
 void WaitCall::SetAlarm() {
   const system_clock::time_point now = system_clock::now();
   const system_clock::time_point until =
-      std::min(now + Timeout(request_.timeout()), context().deadline() - kDeadlineMargin);
+      std::min(now + Timeout(request_.timeout(), std::chrono::seconds(rpc_.limits.max_wait_s)), context().deadline() - kDeadlineMargin);
   alarm_.Set(std::max(now, until), [weak = std::weak_ptr<WaitCall>(Self())](bool expired) {
     const auto self = weak.lock();
     if (expired && self != nullptr) {

@@ -110,6 +110,13 @@ TEST_F(OptionsTest, RefusesValuesOutOfRange) {
                                              {"--sparse-attention", "nan"},
                                              {"--log-format", "xml"},
                                              {"--drain-timeout", "0"},
+                                             {"--max-prompt-bytes", "2GiB"},
+                                             {"--max-custom-id-bytes", "0"},
+                                             {"--max-labels", "-1"},
+                                             {"--max-json-depth", "1000"},
+                                             {"--max-message-bytes", "1KiB"},
+                                             {"--max-chunk-bytes", "4MiB"},
+                                             {"--max-wait", "0"},
                                              {"--max-block-requests", "0"}}) {
     const auto line = Read(flags);
     EXPECT_THAT(line, StatusIs(absl::StatusCode::kInvalidArgument, flags[0])) << flags[1];

@@ -292,6 +292,46 @@ TEST_F(JobServiceTest, ADamagedResultIsToldAndThoseBehindItCanBeRead) {
   EXPECT_THAT(Stream(name, 3).results, SizeIs(2));
 }
 
+TEST_F(JobServiceTest, LimitsAreWhatTheOptionsSay) {
+  options_.max_labels = 2;
+  options_.max_custom_id_bytes = 5;
+  options_.max_json_depth = 4;
+  options_.max_prompt_bytes = 1024;
+  options_.max_chunk_bytes = 256 << 10;
+  options_.max_message_bytes = 1 << 20;
+  Restart();
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(info_->GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
+  EXPECT_EQ(info.limits().max_custom_id_bytes(), 5);
+  EXPECT_EQ(info.limits().max_prompt_bytes(), 1024);
+  EXPECT_EQ(info.limits().max_chunk_bytes(), 256 << 10);
+  EXPECT_EQ(info.limits().max_message_bytes(), 1 << 20);
+  v1::SubmitJobRequest request = TokenJob(1);
+  for (const char* key : {"a", "b", "c"}) {
+    (*request.mutable_spec()->mutable_labels())[key] = "x";
+  }
+  v1::Job job;
+  const grpc::Status refused = Submit(request, job);
+  EXPECT_THAT(refused, Refuses(StatusCode::INVALID_ARGUMENT, "FIELD_INVALID"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("3 labels, at most 2"));
+  request = TokenJob(1);
+  request.mutable_requests(0)->set_prompt(std::string(1 << 20, 'x'));
+  EXPECT_EQ(Submit(request, job).error_code(), StatusCode::RESOURCE_EXHAUSTED) << "gRPC's own";
+  request.mutable_requests(0)->set_prompt(std::string(950'000, 'x'));
+  EXPECT_THAT(Submit(request, job).error_message(), HasSubstr("at most 917504"));
+  EXPECT_THAT(Upload(UploadParts(std::string(300'000, 'x'), 300'000), job).error_message(),
+              HasSubstr("has 300000 bytes, at most 262144"));
+  const std::string rows = absl::StrCat(
+      R"({"id":"row-12","prompt":"x"})", "\n", R"({"id":"deep","prompt":[[[[1]]]]})", "\n",
+      R"({"id":"long","prompt":")", std::string(1025, 'x'), "\"}\n");
+  const ResultsRead read = Stream(WaitForEnd(Upload(rows).name()).name());
+  ASSERT_THAT(read.results, SizeIs(3));
+  EXPECT_THAT(read.results[0].error().message(), HasSubstr("must have 1 to 5"));
+  EXPECT_THAT(read.results[1].error().message(), HasSubstr("nests deeper than 4"));
+  EXPECT_THAT(read.results[2].error().message(), HasSubstr("at most 1024"));
+}
+
 // Flow control of a few KiB, so that a reader that takes nothing soon stops the server.
 std::unique_ptr<v1::JobService::Stub> NarrowStub(const std::string& address) {
   grpc::ChannelArguments arguments;
