@@ -71,7 +71,8 @@ def start_client(*arguments, address=None):
 
 def client_environment(address):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NIGHTSHIFT_")}
-    environment["XDG_CONFIG_HOME"] = "/nowhere"  # a user's own client.toml has no part in a test
+    # A user's own client.toml and what was measured of the machine have no part in a test.
+    environment |= {"XDG_CONFIG_HOME": "/nowhere", "XDG_CACHE_HOME": "/nowhere"}
     if address:
         environment["NIGHTSHIFT_ADDRESS"] = address
     return environment

@@ -1,6 +1,7 @@
 // ServiceWorld: a whole Server with the fake engine behind a Unix socket, and a client's verbs.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -88,6 +89,8 @@ struct ResultsRead {
 class ServiceWorld : public ::testing::Test {
  protected:
   ServiceWorld() {
+    // What somebody has measured of this machine is planned with by who asks for it.
+    ::setenv("NIGHTSHIFT_CACHE", folder_.path().c_str(), 1);
     options_.state_directory = folder_.path() + "/state";
     options_.listen = {"unix:" + folder_.path() + "/socket"};
     options_.models = {TinyPack("llama")};
