@@ -21,6 +21,9 @@ Definitions Files() {
       {"$XDG_STATE_HOME/nightshift, ~/.local/state/nightshift, /var/lib/nightshift",
        "The state folder, the first of these that can be named: jobs, inputs, results."},
       {"STATE_DIR/nightshift.sock", "The socket that clients look for."},
+      {"STATE_DIR/drained",
+       "There while the daemon is drained (nightshift server drain): it accepts and runs nothing, "
+       "also after a restart, until nightshift server drain --undo."},
       {"$XDG_CACHE_HOME/nightshift/hardware.json", "The profile that calibrate has measured."},
   };
 }
