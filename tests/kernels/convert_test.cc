@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 
 namespace nightshift {
 namespace {
@@ -30,7 +30,7 @@ std::vector<uint16_t> Round(DType dtype, const std::vector<float>& values) {
   return bits;
 }
 
-class ConvertTest : public CpuTargetTest {};
+class ConvertTest : public OpsTargetTest {};
 constexpr DType kTypes[] = {DType::kF16, DType::kBF16};
 
 TEST_P(ConvertTest, WidensEveryValueExactly) {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "kernels/device.h"
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 
@@ -135,11 +135,11 @@ TEST_F(DiscreteCpuDeviceTest, AttentionTakesTheTimeOfTheKeysThatItsQueriesSee) {
   EXPECT_EQ(Micros([&] { ops.Attention(args); }), 4 * (1 + 2 + 2 + 2 + 2) * 16);
 }
 
-class CpuTargetNameTest : public CpuTargetTest {};
+class CpuTargetNameTest : public OpsTargetTest {};
 
 // Without this a suite over targets could test one of them four times.
 TEST_P(CpuTargetNameTest, RunsOnTheForcedTarget) {
-  EXPECT_THAT(CreateDevice(1)->description(), HasSubstr(CpuTargetName(GetParam())));
+  EXPECT_THAT(CreateDevice(1)->description(), HasSubstr(TargetName(GetParam())));
 }
 
 INSTANTIATE_ON_CPU_TARGETS(CpuTargetNameTest);

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/noise.h"
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 
 namespace nightshift {
 namespace {
@@ -30,7 +30,7 @@ std::vector<float> RandomLogits(int64_t count, uint64_t seed) {
   return logits;
 }
 
-class HeadReduceTest : public CpuTargetTest {
+class HeadReduceTest : public OpsTargetTest {
  protected:
   // Reduces one row, its vocabulary cut into shards of `shard` tokens.
   static HeadState Reduce(const std::vector<float>& logits, const HeadRequest& request,
@@ -266,7 +266,7 @@ TEST(AdjustLogitTest, AddsTheBiasThenPenalisesRepetitionThenSubtracts) {
   EXPECT_EQ(AdjustLogit({.token = 4}, -0.37F), -0.37F);
 }
 
-INSTANTIATE_ON_CPU_TARGETS(HeadReduceTest);
+INSTANTIATE_ON_OPS_TARGETS(HeadReduceTest);
 
 // Independent values: SplitMix64 and the logarithms by mpmath with 40 digits.
 TEST(NoiseTest, IsTheGumbelQuantileOfTheSplitMixHash) {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 #include "tests/support/fake_clock.h"
 
 namespace nightshift {

@@ -13,7 +13,7 @@
 #include "kernels/base/checksum.h"
 #include "kernels/kv_page.h"
 #include "kernels/quantise_group.h"
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 #include "tests/support/golden.h"
 
 namespace nightshift {
@@ -78,7 +78,7 @@ std::vector<float> ValuesOf(const KvPageLayout& layout, const std::byte* plane, 
   return values;
 }
 
-class PackedKvTest : public CpuTargetTest {
+class PackedKvTest : public OpsTargetTest {
  protected:
   // Appends a case's rows [first, first + count) to a page.
   static void Append(Device& device, const nlohmann::json& golden, const KvPageLayout& layout,
@@ -174,7 +174,7 @@ TEST_P(PackedKvTest, ErrsByNoMoreThanTheProvenBound) {
   }
 }
 
-INSTANTIATE_ON_CPU_TARGETS(PackedKvTest);
+INSTANTIATE_ON_OPS_TARGETS(PackedKvTest);
 
 }  // namespace
 }  // namespace nightshift

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <string>
 
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 
 namespace nightshift {
 namespace {
@@ -10,7 +10,7 @@ constexpr int64_t kColumns[] = {1, 3, 16, 17, 64, 333, 1000};
 constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kSilu,
                                        Activation::kGeluTanh, Activation::kGeluErf};
 
-class RowOpsTest : public CpuTargetTest {
+class RowOpsTest : public OpsTargetTest {
  protected:
   RowOpsTest() : device_(CreateDevice(2)) {}
   Ops& ops() { return device_->ops(ComputeType::kF32); }
@@ -272,7 +272,7 @@ TEST_P(RowOpsTest, GatherRowsCopiesTheNamedRows) {
   }
 }
 
-INSTANTIATE_ON_CPU_TARGETS(RowOpsTest);
+INSTANTIATE_ON_OPS_TARGETS(RowOpsTest);
 
 }  // namespace
 }  // namespace nightshift

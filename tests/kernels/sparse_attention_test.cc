@@ -12,7 +12,7 @@
 #include "absl/strings/escaping.h"
 
 #include "kernels/kv_page.h"
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 #include "tests/support/golden.h"
 
 namespace nightshift {
@@ -158,7 +158,7 @@ std::vector<float> Attend(Ops& ops, const Rows& rows, const Pages& pages, int64_
   return out.values();
 }
 
-class SparseAttentionTest : public CpuTargetTest {};
+class SparseAttentionTest : public OpsTargetTest {};
 
 // Inputs are such that no rounding but of sums occurs before the softmax, and that a wrong choice of
 // keys is off by more.

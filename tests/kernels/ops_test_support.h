@@ -1,4 +1,5 @@
-// Fixtures of the CPU op tests: every dispatch target of this machine, packed weights, pages.
+// Fixtures of the op tests: every dispatch target of this machine and the emulated CUDA device, packed
+// weights, pages.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,9 @@
 #include "kernels/group_format.h"
 #include "kernels/panel_layout.h"
 #include "tests/support/naive_ops.h"
+#if defined(EMULATED_CUDA)
+#include "tests/support/emulated_cuda_ops.h"
+#endif
 
 namespace nightshift {
 
@@ -34,29 +38,51 @@ inline std::vector<int64_t> CpuTargets() {
   return targets;
 }
 
-// Runs its tests on one dispatch target, the parameter.
-class CpuTargetTest : public testing::TestWithParam<int64_t> {
+// Not a dispatch target: the CUDA device on the emulator.
+inline constexpr int64_t kCudaTarget = 0;
+
+// The same, and the emulated CUDA device where the test is linked with it.
+inline std::vector<int64_t> OpsTargets() {
+  std::vector<int64_t> targets = CpuTargets();
+#if defined(EMULATED_CUDA)
+  targets.push_back(kCudaTarget);
+#endif
+  return targets;
+}
+
+// Runs its tests on one target, the parameter.
+class OpsTargetTest : public testing::TestWithParam<int64_t> {
  protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void SetUp() override {
+    if (!IsCuda()) hwy::SetSupportedTargetsForTest(GetParam());
+  }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
 
+  static bool IsCuda() { return GetParam() == kCudaTarget; }
+
   static std::unique_ptr<Device> CreateDevice(int num_threads) {
+#if defined(EMULATED_CUDA)
+    if (IsCuda()) return CreateEmulatedCudaOps();
+#endif
     auto device = CreateCpuDevice(num_threads);
     EXPECT_TRUE(device.ok()) << device.status();
     return std::move(device).value();
   }
 };
 
-inline std::string CpuTargetName(int64_t target) {
+inline std::string TargetName(int64_t target) {
+  if (target == kCudaTarget) return "CUDA";
   return target == kBF16DotsTarget ? "AVX3_BF16" : hwy::TargetName(target);
 }
 
 inline std::string TargetTestName(const testing::TestParamInfo<int64_t>& info) {
-  return CpuTargetName(info.param);
+  return TargetName(info.param);
 }
 
 #define INSTANTIATE_ON_CPU_TARGETS(suite) \
   INSTANTIATE_TEST_SUITE_P(Targets, suite, testing::ValuesIn(CpuTargets()), TargetTestName)
+#define INSTANTIATE_ON_OPS_TARGETS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Targets, suite, testing::ValuesIn(OpsTargets()), TargetTestName)
 
 // Bytes at a 4096-byte border.
 class AlignedBytes {
