@@ -126,12 +126,16 @@ def run_bench(pack, *options, prefix=()):
     return json.loads(done.stdout)
 
 
+def require_fio():
+    if shutil.which("fio") is None:
+        sys.exit("needs fio: apt-get install fio")
+
+
 def fio_rate(path):
     """Bytes/s of a pass over the file by 32 direct reads on their way, by io_uring in registered
     buffers, as the engine's own queue: the better of blocks of 1 MiB, which are the engine's, and
     of 4 MiB, whose rate the engine's larger pages may reach."""
-    if shutil.which("fio") is None:
-        sys.exit("needs fio: apt-get install fio")
+    require_fio()
     return max(fio_pass(path, block) for block in ("1M", "4M"))
 
 
