@@ -101,7 +101,7 @@ class AttentionBlock {
   static constexpr int kThreads = Shape<kQueries>::kThreads;
   static constexpr int kQueryStride = kSlabs * kSlabWidth + kPadding;
 
-  struct Shared {
+  struct alignas(16) Shared {
     float q[kQueries * kQueryStride];
     float rows[kTile * kSlabStride];  // a slab of keys, then of values
     float weights[kQueries * kSlabStride];

@@ -113,6 +113,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(ComputeType compute_typ
   RETURN_IF_ERROR(
       ErrorOf("ask for the device's properties", cudaGetDeviceProperties(&properties, device)));
   ops->wanted_blocks_ = kBlocksPerMultiprocessor * properties.multiProcessorCount;
+  ops->has_tensor_cores_ = properties.major >= 8;
   return ops;
 }
 
@@ -196,7 +197,8 @@ void CudaOps::MatMul(const MatMulArgs& args) {
                                 .bias = args.bias,
                                 .out = args.out,
                                 .accumulate = args.accumulate,
-                                .rounds = compute_type_ != ComputeType::kF32});
+                                .rounds = compute_type_ != ComputeType::kF32,
+                                .has_tensor_cores = has_tensor_cores_});
 }
 
 void CudaOps::Rope(const RopeArgs& args) {

@@ -75,8 +75,9 @@ class CudaOps : public Ops {
   Launcher launcher_;
   FloatMatMul& float_matmul_;
   std::unique_ptr<Staging> staging_;
-  std::byte* scratch_ = nullptr;  // of attention's tiles and of adjusted logits, in turn
-  int64_t wanted_blocks_ = 1;     // of attention
+  std::byte* scratch_ = nullptr;   // of attention's tiles and of adjusted logits, in turn
+  int64_t wanted_blocks_ = 1;      // of attention
+  bool has_tensor_cores_ = false;  // of bf16
 };
 
 }  // namespace nightshift::cuda

@@ -16,7 +16,8 @@ struct GroupMatMulArgs {
   const float* bias = nullptr;  // of the whole matrix, or none
   MatrixView out;
   bool accumulate = false;
-  bool rounds = false;  // inputs and weights to bf16
+  bool rounds = false;            // inputs and weights to bf16
+  bool has_tensor_cores = false;  // of bf16: compute capability 8.0 and later
 };
 
 // Each output is one sum in f32: from 0, k ascending, one fused multiply-add a k, then the bias,
