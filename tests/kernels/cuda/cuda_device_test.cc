@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 
 #include "kernels/device.h"
-#include "tests/kernels/cpu_ops_test_support.h"
+#include "tests/kernels/ops_test_support.h"
 #include "tests/support/cuda_emulator/machine.h"
 #include "tests/support/naive_ops.h"
 #include "tests/support/status_matchers.h"
