@@ -13,6 +13,8 @@ namespace {
 constexpr int kStep = 32;
 constexpr int kOutputs = static_cast<int>(kPanelOutputs);
 constexpr int kThreads = 128;
+// On one multiprocessor; more would leave too few registers for the sums.
+[[maybe_unused]] constexpr int kBlocksAtOnce = 4;
 // Outputs of one thread, neighbours.
 constexpr int kThreadOutputs = 4;
 constexpr int kOutputGroups = kOutputs / kThreadOutputs;
@@ -75,7 +77,7 @@ __device__ void StoreSum(const GroupMatMulArgs& args, int64_t row, int output, f
 
 // A block multiplies kRows rows by a panel; a thread has kRows * kOutputs / kThreads sums.
 template <int kRows>
-__global__ void __launch_bounds__(kThreads) GroupMatMulKernel(GroupMatMulArgs args) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce) GroupMatMulKernel(GroupMatMulArgs args) {
   constexpr int kThreadRows = kRows * kOutputGroups / kThreads;
   struct alignas(16) Shared {
     float weights[kStep][kOutputs];
