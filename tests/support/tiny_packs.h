@@ -114,7 +114,7 @@ inline const std::string& TinyPackWithTokenizer(const std::string& name) {
   if (path.empty()) {
     path = folder.path() + "/" + name;
     const size_t colon = name.find(':');
-    const std::string source = std::string(TEST_DATA_DIR) + "/tiny/" + name.substr(0, colon);
+    const std::string source = std::string(TEST_DATA_DIR "/tiny/") + name.substr(0, colon);
     const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(source);
     absl::Status status = checkpoint.status();
     WeightTypes types;
