@@ -44,6 +44,12 @@ absl::Status CheckTokenIds(const char* what, const std::vector<int32_t>& tokens,
   return absl::OkStatus();
 }
 
+// A GPU's bits are its own. Beside it the host's attention has others: tokens depend on placement.
+const char* WhoAttends(const TierOptions& tiers) {
+  if (!tiers.gpu.has_value()) return "/device";
+  return tiers.host_attention ? "/cuda and host" : "/cuda";
+}
+
 // For people: where the model is and what computes it.
 std::string DescribeDevice(const Device& device, const WeightStream* stream,
                            const WeightPlacement& weights) {
@@ -102,7 +108,7 @@ EngineInfo LocalEngine::Describe() const {
   const WeightPlacement& weights = plan_.weights;
   const int64_t page_bytes = KvCache::PageBytes(cache_->layout(), cache_->layers());
   return {.model_digest = absl::StrCat(absl::Hex(pack_->manifest().digest, absl::kZeroPad16)),
-          .numeric_mode = absl::StrCat(options_.NumericMode(), "/device"),
+          .numeric_mode = absl::StrCat(options_.NumericMode(), WhoAttends(options_.tiers)),
           .device = DescribeDevice(*device_, stream_.get(), weights),
           .context_tokens = config_.context_tokens,
           .vocabulary = config_.vocabulary,
@@ -121,6 +127,20 @@ absl::Status LocalEngine::CreateDevice() {
     ASSIGN_OR_RETURN(device_, CreateCpuDevice(options_.num_threads));
     return absl::OkStatus();
   }
+  if (tiers.gpu.has_value()) {
+    if (options_.sparse_attention < 1.0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("attend to a share of ", options_.sparse_attention, " of the values on GPU ",
+                       *tiers.gpu, ": only the CPU does sparse attention"));
+    }
+    ASSIGN_OR_RETURN(device_, CreateCudaDevice({.gpu = *tiers.gpu,
+                                                .compute_type = options_.compute_type,
+                                                .memory_bytes = tiers.device_budget_bytes,
+                                                .num_threads = options_.num_threads}));
+    own_device_pool_ = std::make_unique<Pool>("device", tiers.device_budget_bytes,
+                                              PoolHome{.arena = device_->arena()});
+    return absl::OkStatus();
+  }
   own_device_pool_ = std::make_unique<Pool>("device", tiers.device_budget_bytes);
   ASSIGN_OR_RETURN(device_,
                    CreateDiscreteCpuDevice({.num_threads = options_.num_threads,
@@ -134,7 +154,8 @@ absl::Status LocalEngine::CreateDevice() {
 absl::Status LocalEngine::CreateParts() {
   const WeightStreamOptions stream_options = plan_.stream_options(options_);
   RETURN_IF_ERROR(CreateDevice());
-  host_pool_ = std::make_unique<Pool>("host", options_.memory_budget_bytes);
+  host_pool_ = std::make_unique<Pool>("host", options_.memory_budget_bytes,
+                                      PoolHome{.copies = device_.get()});
   Pool& device_pool = own_device_pool_ == nullptr ? *host_pool_ : *own_device_pool_;
   ASSIGN_OR_RETURN(weights_,
                    ResidentWeights::Load(*pack_, plan_.weights, options_.compute_type,
@@ -207,7 +228,9 @@ absl::Status LocalEngine::AdmitOne(EngineRequest request) {
 
 absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) const {
   // About 0.01 in bf16 and in f32; as fp16 scales and minimums of codes about 0.004.
-  const int small_numbers = cache_->layout().is_packed() ? 0x1c : 0x3c;
+  const std::vector<std::byte> numbers(
+      static_cast<size_t>(cache_->layout().page_bytes()),
+      cache_->layout().is_packed() ? std::byte{0x1c} : std::byte{0x3c});
   if (num_tokens >= sequence.known_tokens()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "admit request ", sequence.id, ": synthetic context of ", num_tokens, " tokens, known are ",
@@ -218,8 +241,12 @@ absl::Status LocalEngine::MakeUpContext(Sequence& sequence, int64_t num_tokens) 
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       const std::optional<PagePlace> place = sequence.pages.PlaceOf(layer, stretch);
       if (place.has_value() && cache_->TierOf(place->id) != Tier::kDisk) {  // not written there: 0
-        std::memset(cache_->Page(place->slot, place->id), small_numbers,
-                    static_cast<size_t>(cache_->layout().page_bytes()));
+        const std::span<std::byte> page(cache_->Page(place->slot, place->id), numbers.size());
+        if (cache_->TierOf(place->id) == Tier::kHost) {
+          std::copy(numbers.begin(), numbers.end(), page.begin());
+        } else {
+          RETURN_IF_ERROR(device_->Upload(numbers, page));
+        }
       }
     }
   }

@@ -41,6 +41,10 @@ absl::Status TierOptions::Validate() const {
                                                    " bytes of the device and ", disk_budget_bytes,
                                                    " of the disk; neither may be negative"));
   }
+  if (gpu.has_value() && device_budget_bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "GPU ", *gpu, " is to be used with 0 bytes of its memory: give it a device budget"));
+  }
   RETURN_IF_ERROR(CheckRate("upload_bytes_per_s", upload_bytes_per_s));
   RETURN_IF_ERROR(CheckRate("download_bytes_per_s", download_bytes_per_s));
   RETURN_IF_ERROR(CheckRate("device_flops_per_s", device_flops_per_s));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,7 +33,9 @@ struct TierOptions {
   // Above 0: a device with memory of its own, made of this machine's, of so many bytes. Then
   // memory_budget_bytes is the host's. 0: one memory.
   int64_t device_budget_bytes = 0;
-  // Of that device, by pacing; 0: as fast as this machine is.
+  // Its device is this GPU, as CUDA counts them, instead; the rates below are then the GPU's own.
+  std::optional<int32_t> gpu;
+  // Of a device made of this machine's memory, by pacing; 0: as fast as this machine is.
   double upload_bytes_per_s = 0.0;
   double download_bytes_per_s = 0.0;
   double device_flops_per_s = 0.0;

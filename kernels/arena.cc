@@ -13,12 +13,6 @@ namespace nightshift {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-size_t RoundedUp(size_t value, size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 }  // namespace
 
 Arena::Arena(std::span<std::byte> memory, Clear clear)
@@ -37,20 +31,17 @@ int64_t Arena::free_bytes() const {
 
 absl::StatusOr<std::span<std::byte>> Arena::Take(int64_t bytes) {
   CHECK_GT(bytes, 0);
-  const size_t size = RoundedUp(static_cast<size_t>(bytes), kPageBytes);
-  const size_t alignment = size >= kHugePageBytes ? kHugePageBytes : kPageBytes;
+  const size_t size = (static_cast<size_t>(bytes) + kPageBytes - 1) / kPageBytes * kPageBytes;
   size_t largest = 0;
-  for (const auto& [offset, free_size] : free_) {
+  for (const auto& [free_first, free_size] : free_) {
     largest = std::max(largest, free_size);
-    const size_t first = RoundedUp(offset, alignment);
-    if (first + size > offset + free_size) {
+    if (size > free_size) {
       continue;
     }
-    const size_t free_offset = offset;
-    const size_t end = offset + free_size;
-    free_.erase(free_offset);
-    if (first > free_offset) free_[free_offset] = first - free_offset;
-    if (first + size < end) free_[first + size] = end - first - size;
+    const size_t first = free_first;
+    const size_t rest = free_size - size;
+    free_.erase(first);
+    if (rest > 0) free_[first + size] = rest;
     const std::span<std::byte> part = memory_.subspan(first, size);
     if (const absl::Status cleared = clear_(part); !cleared.ok()) {
       GiveBack(part);

@@ -17,10 +17,10 @@ namespace nightshift {
 class Arena {
  public:
   using Clear = std::function<absl::Status(std::span<std::byte>)>;
-  // `memory` begins at a multiple of 2 MiB, so that large parts do; `clear` fills a part with zeros.
+  // `memory` begins at a multiple of 4096; `clear` fills a part with zeros.
   Arena(std::span<std::byte> memory, Clear clear);
 
-  // A part of `bytes` (> 0), zeroed, at a multiple of 4096, of 2 MiB from that size up.
+  // A part of `bytes` (> 0), rounded up to a multiple of 4096 and at one, zeroed.
   // Errors: RESOURCE_EXHAUSTED with asked, free and the largest free part; what `clear` says.
   absl::StatusOr<std::span<std::byte>> Take(int64_t bytes);
   // A whole part that Take gave.

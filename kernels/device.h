@@ -85,7 +85,8 @@ struct CudaOptions {
 // INVALID_ARGUMENT.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& options);
 
-// Bytes that are free on a GPU. Errors: FAILED_PRECONDITION as above, INTERNAL.
-absl::StatusOr<int64_t> FreeCudaMemory(int gpu);
+// Bytes of memory of a GPU that a device could be made of, as far as can be told without taking any
+// of it. Errors: FAILED_PRECONDITION as above.
+absl::StatusOr<int64_t> GpuMemoryBytes(int gpu);
 
 }  // namespace nightshift

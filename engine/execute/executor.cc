@@ -312,7 +312,7 @@ void Executor::BringRows(size_t batch) {
     fault_.Update(MoveOnDisk(TransferKind::kRead, *activations_->file(), {&copy, 1}));
   }
   if (tier != Tier::kDevice && !unified) {
-    fault_.Update(lanes_.RunNow(LaneId::kUpload, [&] {
+    fault_.Update(UploadNow([&] {
       return parts_.device.Upload(activations_->OnHost(batch, 0), activations_->OnDevice(batch, 0));
     }));
   }
@@ -488,7 +488,9 @@ size_t Executor::IndexAt(int64_t position) const {
   return static_cast<size_t>(position) % parts_.stream->num_shards();
 }
 
+// What the piece reads may be overwritten from here on: ops must have ended.
 void Executor::EndPiece() {
+  fault_.Update(parts_.device.Wait());
   lanes_.End(steps_[cursor_], fault_);
   piece_has_begun_ = false;
   ++cursor_;
@@ -591,7 +593,9 @@ void Executor::Release() {
 
 void Executor::ReadAside(std::span<const ShardIndex> shards,
                          const std::function<void(const WeightShardView&)>& use) {
-  const auto upload = [this](auto from, auto to) { return UploadNow(from, to); };
+  const auto upload = [this](std::function<absl::Status()> copy) {
+    return UploadNow(std::move(copy));
+  };
   fault_.Update(parts_.stream->ReadAside(shards, upload, use));
 }
 
@@ -602,7 +606,9 @@ void Executor::BeginExperts(const ExpertDemand& demand) {
 }
 
 WeightShardView Executor::AcquireOfExpert(ShardIndex expected) {
-  const auto upload = [this](auto from, auto to) { return UploadNow(from, to); };
+  const auto upload = [this](std::function<absl::Status()> copy) {
+    return UploadNow(std::move(copy));
+  };
   const WeightStream::ExpertShard shard = parts_.stream->AcquireOfExpert(expected, upload);
   fault_.Update(shard.status);
   return shard.view;
@@ -612,8 +618,9 @@ void Executor::ReleaseOfExpert() {
   parts_.stream->ReleaseOfExpert();
 }
 
-absl::Status Executor::UploadNow(std::span<const std::byte> from, std::span<std::byte> to) {
-  return lanes_.RunNow(LaneId::kUpload, [&] { return parts_.device.Upload(from, to); });
+absl::Status Executor::UploadNow(std::function<absl::Status()> copy) {
+  const absl::Status computed = parts_.device.Wait();
+  return computed.ok() ? lanes_.RunNow(LaneId::kUpload, std::move(copy)) : computed;
 }
 
 }  // namespace nightshift

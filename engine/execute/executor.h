@@ -166,8 +166,8 @@ class Executor : private WeightAccess {
   void BeginExperts(const ExpertDemand& demand) override;
   WeightShardView AcquireOfExpert(ShardIndex expected) override;
   void ReleaseOfExpert() override;
-  // A copy to the device that is waited for.
-  absl::Status UploadNow(std::span<const std::byte> from, std::span<std::byte> to);
+  // Runs a copy to the device on its lane, when ops have ended, and waits for it.
+  absl::Status UploadNow(std::function<absl::Status()> copy);
 
   const ExecutorParts parts_;
   const ModelConfig& config_;

@@ -188,9 +188,9 @@ Candidate OutputHead::DrawToken(const HeadRow& row, size_t index, MatrixView gro
   HeadState& state = questions.states[questions.draw[index]];
   std::optional<Candidate> drawn = Draw(*row.sampling, request, state, config_.vocabulary);
   if (!drawn.has_value()) {
-    const MatrixView row_logits =
-        WholeLogits(group.Rows(static_cast<int64_t>(index), 1), Look::kFurther, scratch);
-    const std::span<float> logits(row_logits.data, static_cast<size_t>(config_.vocabulary));
+    std::vector<float> logits(static_cast<size_t>(config_.vocabulary));
+    ops_.ReadRows(WholeLogits(group.Rows(static_cast<int64_t>(index), 1), Look::kFurther, scratch),
+                  logits);
     for (const LogitAdjustment& adjustment : request.adjustments) {
       float& logit = logits[static_cast<size_t>(adjustment.token)];
       logit = AdjustLogit(adjustment, logit);
@@ -208,8 +208,9 @@ std::vector<float> OutputHead::Logits(const GatherHidden& gather, std::span<cons
   for (const int64_t row : rows) {
     std::span<float> rest;
     const MatrixView finished = FinishRows(gather, {&row, 1}, scratch, rest);
-    const float* logits = WholeLogits(finished, look, rest).data;
-    all.insert(all.end(), logits, logits + config_.vocabulary);
+    const size_t first = all.size();
+    all.resize(first + static_cast<size_t>(config_.vocabulary));
+    ops_.ReadRows(WholeLogits(finished, look, rest), std::span(all).subspan(first));
     look = Look::kFurther;
   }
   return all;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 #include "kernels/base/check.h"
+#include "kernels/base/status_macros.h"
 #include "kernels/tensor_view.h"
 
 namespace nightshift {
@@ -60,25 +61,45 @@ absl::StatusOr<Buffer> Pool::Reserve(int64_t bytes, const char* purpose) {
         absl::StrCat("reserve memory for ", purpose, " in pool ", name_, ": asked ", rounded_bytes,
                      " bytes, free ", free_bytes(), ", budget ", budget_bytes_));
   }
-  const bool is_large = rounded_bytes >= kHugePageBytes;
-  std::byte* data = MapAligned(rounded_bytes, is_large ? kHugePageBytes : kPageBytes);
+  std::span<std::byte> memory;
+  if (home_.arena != nullptr) {
+    ASSIGN_OR_RETURN(memory, home_.arena->Take(rounded_bytes));
+  } else {
+    ASSIGN_OR_RETURN(memory, Map(rounded_bytes, purpose));
+  }
+  used_bytes_ += rounded_bytes;
+  return Buffer(this, memory);
+}
+
+absl::StatusOr<std::span<std::byte>> Pool::Map(int64_t bytes, const char* purpose) const {
+  const bool is_large = bytes >= kHugePageBytes;
+  std::byte* data = MapAligned(bytes, is_large ? kHugePageBytes : kPageBytes);
   if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("map ", rounded_bytes, " bytes for ", purpose,
+    return absl::ResourceExhaustedError(absl::StrCat("map ", bytes, " bytes for ", purpose,
                                                      " in pool ", name_, ": ",
                                                      std::strerror(errno)));
   }
   // Both are advice: a kernel without huge pages refuses the first and loses only speed.
-  const size_t size = static_cast<size_t>(rounded_bytes);
-  madvise(data, size, MADV_DONTDUMP);
+  const std::span<std::byte> memory(data, static_cast<size_t>(bytes));
+  madvise(data, memory.size(), MADV_DONTDUMP);
   if (is_large) {
-    madvise(data, size, MADV_HUGEPAGE);
+    madvise(data, memory.size(), MADV_HUGEPAGE);
   }
-  used_bytes_ += rounded_bytes;
-  return Buffer(this, {data, size});
+  if (home_.copies != nullptr) {
+    home_.copies->Pin(memory);
+  }
+  return memory;
 }
 
 void Pool::Release(std::span<std::byte> bytes) {
   used_bytes_ -= static_cast<int64_t>(bytes.size());
+  if (home_.arena != nullptr) {
+    home_.arena->GiveBack(bytes);
+    return;
+  }
+  if (home_.copies != nullptr) {
+    home_.copies->Unpin(bytes);
+  }
   Unmap(bytes.data(), static_cast<int64_t>(bytes.size()));
 }
 

@@ -9,9 +9,18 @@
 
 #include "absl/status/statusor.h"
 
+#include "kernels/arena.h"
+#include "kernels/device.h"
+
 namespace nightshift {
 
 class Pool;
+
+// Whose memory a pool's is.
+struct PoolHome {
+  Arena* arena = nullptr;    // a device's, which the host cannot read or write
+  Device* copies = nullptr;  // the host's, from and to which this device will copy
+};
 
 // A reservation in a pool: zeroed memory that counts against the budget until destroyed.
 // Move-only; the pool must outlive it. Starts at a multiple of 4096, of 2 MiB from that size up.
@@ -41,8 +50,9 @@ class Buffer {
 // which escapes memory limits), left out of core dumps. Used by one thread.
 class Pool {
  public:
-  Pool(std::string name, int64_t budget_bytes)
-      : name_(std::move(name)), budget_bytes_(budget_bytes) {}
+  // What `home` names outlives the pool.
+  Pool(std::string name, int64_t budget_bytes, PoolHome home = {})
+      : name_(std::move(name)), budget_bytes_(budget_bytes), home_(home) {}
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -57,9 +67,11 @@ class Pool {
  private:
   friend class Buffer;
   void Release(std::span<std::byte> bytes);
+  absl::StatusOr<std::span<std::byte>> Map(int64_t bytes, const char* purpose) const;
 
   std::string name_;
   int64_t budget_bytes_;
+  PoolHome home_;
   int64_t used_bytes_ = 0;
 };
 

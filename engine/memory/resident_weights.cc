@@ -66,6 +66,9 @@ class ResidentWeights::Loader {
   // are expanded on a device with memory of its own, one place there.
   absl::Status ReadThroughHost(ShardReader& reader, std::span<const ShardTarget> places,
                                Pool& device_pool, Pool& host_pool, Device& device);
+  // A shard of the form that ops read, to its place.
+  absl::Status UploadShard(ShardIndex shard, std::span<const std::byte> bytes,
+                           std::span<std::byte> place, const ShardReader& reader, Device& device);
   bool IsExpanded(ShardIndex shard) const;
   size_t IndexOf(const TensorEntry& tensor) const {
     return static_cast<size_t>(&tensor - pack_.manifest().tensors.data());
@@ -277,6 +280,18 @@ bool ResidentWeights::Loader::IsExpanded(ShardIndex shard) const {
          LoadedDType(tensor.dtype, compute_type_) != tensor.dtype;
 }
 
+absl::Status ResidentWeights::Loader::UploadShard(ShardIndex shard,
+                                                  std::span<const std::byte> bytes,
+                                                  std::span<std::byte> place,
+                                                  const ShardReader& reader, Device& device) {
+  RETURN_IF_ERROR(device.Upload(bytes, place.first(bytes.size())));
+  const TensorEntry& tensor = reader.TensorOf(shard);
+  if (tensor.layout != TensorLayout::kMatMul) {
+    return absl::OkStatus();
+  }
+  return device.UnpackShard(LoadedShardView(tensor, shard.shard, compute_type_, place.data()));
+}
+
 absl::Status ResidentWeights::Loader::ReadShards(const DiskQueueOptions& disk, Pool& device_pool,
                                                  Pool& host_pool, Device& device) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ShardReader> reader, ShardReader::Create(pack_, disk));
@@ -310,7 +325,8 @@ absl::Status ResidentWeights::Loader::ReadThroughHost(ShardReader& reader,
       const Buffer slots,
       host_pool.Reserve(static_cast<int64_t>(num_slots) * slot_bytes, "weights on their way"));
   Buffer uploaded;
-  if (!device.unified_memory() && expanded_slot_bytes > 0) {
+  const bool is_expanded_there = device.arena() == nullptr;
+  if (!device.unified_memory() && is_expanded_there && expanded_slot_bytes > 0) {
     ASSIGN_OR_RETURN(uploaded, device_pool.Reserve(expanded_slot_bytes, "weights to be expanded"));
   }
   std::vector<ShardTarget> stored;
@@ -318,13 +334,23 @@ absl::Status ResidentWeights::Loader::ReadThroughHost(ShardReader& reader,
     const size_t slot = static_cast<size_t>(slot_bytes);
     stored.push_back({places[i].shard, slots.bytes().subspan(i % num_slots * slot, slot)});
   }
+  std::vector<std::byte> expanded;  // one shard, where the host cannot write to the device
   absl::Status uploads;
   size_t next = 0;
   RETURN_IF_ERROR(
       reader.ReadEach(stored, num_slots, [&](ShardIndex shard, std::span<const std::byte> bytes) {
         const std::span<std::byte> place = places[next++].memory;
         if (!IsExpanded(shard)) {
-          uploads.Update(device.Upload(bytes, place.first(bytes.size())));
+          uploads.Update(UploadShard(shard, bytes, place, reader, device));
+          return;
+        }
+        const TensorEntry& tensor = reader.TensorOf(shard);
+        const size_t loaded =
+            static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
+        if (!is_expanded_there) {
+          expanded.resize(loaded);
+          ExpandShard(tensor, shard.shard, compute_type_, bytes, expanded, device.workers());
+          uploads.Update(UploadShard(shard, expanded, place, reader, device));
           return;
         }
         if (!device.unified_memory()) {
@@ -332,9 +358,6 @@ absl::Status ResidentWeights::Loader::ReadThroughHost(ShardReader& reader,
           uploads.Update(device.Upload(bytes, there));
           bytes = there;
         }
-        const TensorEntry& tensor = reader.TensorOf(shard);
-        const size_t loaded =
-            static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
         ExpandShard(tensor, shard.shard, compute_type_, bytes, place.first(loaded),
                     device.workers());
       }));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 #include "engine/model/weight_loader.h"
 #include "kernels/base/check.h"
 #include "kernels/base/status_macros.h"
@@ -42,6 +44,7 @@ absl::StatusOr<std::unique_ptr<WeightStream>> WeightStream::Create(
     const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device) {
   std::unique_ptr<WeightStream> stream(
       new WeightStream(placement, resident, options.compute_type, device));
+  RETURN_IF_ERROR(stream->CheckExpansion(pack));
   const int64_t largest = TransferBytes(placement.max_stored_bytes);
   CHECK_EQ(IsUnified(options), device.unified_memory());
   stream->slot_bytes_ = static_cast<size_t>(largest);
@@ -78,6 +81,25 @@ WeightStream::WeightStream(const WeightPlacement& placement, const ResidentWeigh
                            ComputeType compute_type, Device& device)
     : placement_(placement), resident_(resident), compute_type_(compute_type), device_(device) {}
 
+absl::Status WeightStream::CheckExpansion(const Pack& pack) const {
+  if (device_.arena() == nullptr) {
+    return absl::OkStatus();
+  }
+  for (const ShardIndex shard : placement_.streamed) {
+    const TensorEntry& tensor = pack.manifest().tensors[shard.tensor];
+    const int64_t loaded_bytes = LoadedShardBytes(tensor, shard.shard, compute_type_);
+    const int64_t stored_bytes = tensor.shards[shard.shard].bytes;
+    if (LoadedDType(tensor.dtype, compute_type_) != tensor.dtype && loaded_bytes > stored_bytes) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "upload tensor ", tensor.name, " in every sweep to ", device_.description(), ": its ",
+          DTypeName(tensor.dtype), " shards of ", stored_bytes, " bytes take ", loaded_bytes,
+          " in ", ComputeTypeName(compute_type_),
+          "; give the device more memory, or import the model with --weights int4 or int8"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 int64_t WeightStream::RingBytes(size_t index) const {
   return TransferBytes(reader_->EntryOf(placement_.streamed[index]).bytes);
 }
@@ -97,8 +119,22 @@ absl::Status WeightStream::Upload(size_t index, int64_t host_offset, int64_t dev
           ? resident_.HostShard(shard).first(bytes)
           : std::span<const std::byte>(host_ring_.bytes())
                 .subspan(static_cast<size_t>(host_offset), bytes);
-  return device_.Upload(from,
-                        device_ring_.bytes().subspan(static_cast<size_t>(device_offset), bytes));
+  return UploadShard(shard, from,
+                     device_ring_.bytes().subspan(static_cast<size_t>(device_offset), bytes));
+}
+
+absl::Status WeightStream::UploadShard(ShardIndex shard, std::span<const std::byte> from,
+                                       std::span<std::byte> to) {
+  const TensorEntry& tensor = reader_->TensorOf(shard);
+  if (IsExpanded(shard) && !IsExpandedOnDevice(shard)) {
+    expanded_on_way_.resize(
+        static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_)));
+    ExpandShard(tensor, shard.shard, compute_type_, from, expanded_on_way_, device_.workers());
+    from = expanded_on_way_;
+  }
+  RETURN_IF_ERROR(device_.Upload(from, to.first(from.size())));
+  return device_.UnpackShard(
+      LoadedShardView(tensor, shard.shard, compute_type_, to.data()));
 }
 
 WeightShardView WeightStream::View(size_t index, int64_t offset) {
@@ -118,7 +154,7 @@ absl::Status WeightStream::ReadAside(std::span<const ShardIndex> shards, const U
   const auto use_stored = [&](ShardIndex shard, std::span<const std::byte> stored) {
     if (!device_.unified_memory()) {
       const std::span<std::byte> there = device_aside_.bytes().first(stored.size());
-      status.Update(upload(stored, there));
+      status.Update(upload([&] { return UploadShard(shard, stored, there); }));
       stored = there;
     }
     use(ViewOf(shard, stored));
@@ -149,11 +185,11 @@ WeightStream::ExpertShard WeightStream::AcquireOfExpert(ShardIndex expected,
   ExpertShard result{.view = {}, .status = arrival.status};
   std::span<const std::byte> stored = arrival.stored;
   if (!device_.unified_memory()) {
-    const bool stays_as_stored = arrival.place != nullptr && !IsExpanded(expected);
+    const bool stays_as_stored = arrival.place != nullptr && !IsExpandedOnDevice(expected);
     const std::span<std::byte> there = stays_as_stored
                                            ? std::span(arrival.place, stored.size())
                                            : device_aside_.bytes().first(stored.size());
-    result.status.Update(upload(stored, there));
+    result.status.Update(upload([&] { return UploadShard(expected, stored, there); }));
     stored = there;
   }
   result.view = arrival.place == nullptr ? ViewOf(expected, stored)
@@ -162,7 +198,7 @@ WeightStream::ExpertShard WeightStream::AcquireOfExpert(ShardIndex expected,
 }
 
 WeightShardView WeightStream::ViewOf(ShardIndex shard, std::span<const std::byte> stored) {
-  if (IsExpanded(shard)) {
+  if (IsExpandedOnDevice(shard)) {
     return Settle(shard, stored, expanded_.bytes().data());
   }
   return LoadedShardView(reader_->TensorOf(shard), shard.shard, compute_type_, stored.data());
@@ -172,10 +208,11 @@ WeightShardView WeightStream::Settle(ShardIndex shard, std::span<const std::byte
                                      std::byte* place) {
   const TensorEntry& tensor = reader_->TensorOf(shard);
   const size_t bytes = static_cast<size_t>(LoadedShardBytes(tensor, shard.shard, compute_type_));
-  if (IsExpanded(shard)) {
+  if (IsExpandedOnDevice(shard)) {
     ExpandShard(tensor, shard.shard, compute_type_, stored, {place, bytes}, device_.workers());
   } else if (stored.data() != place) {
     CHECK_EQ(stored.size(), bytes);
+    CHECK(device_.arena() == nullptr);
     std::copy(stored.begin(), stored.end(), place);
   }
   return LoadedShardView(tensor, shard.shard, compute_type_, place);

@@ -39,15 +39,17 @@ struct WeightStreamOptions {
 // `index` counts placement.streamed. What it refers to must outlive it.
 class WeightStream {
  public:
-  // Copies to the device; OK when the bytes are there.
-  using UploadNow = std::function<absl::Status(std::span<const std::byte>, std::span<std::byte>)>;
+  // Runs a copy to the device in turn with those of Upload, when ops have done with what is there;
+  // returns its status.
+  using UploadNow = std::function<absl::Status(std::function<absl::Status()>)>;
 
   // Bytes that Create takes from the pools, in at most three buffers each. With unified memory the
   // host's are all.
   static int64_t HostBytes(const WeightPlacement& placement, const WeightStreamOptions& options);
   static int64_t DeviceBytes(const WeightPlacement& placement, const WeightStreamOptions& options);
 
-  // Errors: RESOURCE_EXHAUSTED (pool); as ShardReader::Create.
+  // Errors: RESOURCE_EXHAUSTED (pool); FAILED_PRECONDITION for a device with its own addresses and a
+  // tensor that is longer in memory than stored; as ShardReader::Create.
   static absl::StatusOr<std::unique_ptr<WeightStream>> Create(
       const Pack& pack, const WeightPlacement& placement, ResidentWeights& resident,
       const WeightStreamOptions& options, Pool& device_pool, Pool& host_pool, Device& device);
@@ -94,7 +96,16 @@ class WeightStream {
   WeightShardView ViewOf(ShardIndex shard, std::span<const std::byte> stored);
   // The same, at `place` on the device, where the stored bytes may be already.
   WeightShardView Settle(ShardIndex shard, std::span<const std::byte> stored, std::byte* place);
+  // Brings a stored shard to its place on the device, in turn with all others.
+  absl::Status UploadShard(ShardIndex shard, std::span<const std::byte> from,
+                           std::span<std::byte> to);
+  absl::Status CheckExpansion(const Pack& pack) const;
   bool IsExpanded(ShardIndex shard) const;
+  // Where ops read another form than is stored, the host makes it: on its way to a device whose
+  // memory it cannot write, else there.
+  bool IsExpandedOnDevice(ShardIndex shard) const {
+    return IsExpanded(shard) && device_.arena() == nullptr;
+  }
   size_t StoredBytes(ShardIndex shard) const {
     return static_cast<size_t>(reader_->EntryOf(shard).bytes);
   }
@@ -108,7 +119,8 @@ class WeightStream {
   Buffer host_aside_;
   Buffer device_aside_;    // one shard
   Buffer expanded_;        // one shard, on the device
-  size_t slot_bytes_ = 0;  // of host_aside_
+  std::vector<std::byte> expanded_on_way_;  // one shard
+  size_t slot_bytes_ = 0;                   // of host_aside_
   std::unique_ptr<ExpertStream> experts_;
   // Destroyed first: completes the fences of what is on its way, which writes no memory any more
   // then.

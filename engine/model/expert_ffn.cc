@@ -50,9 +50,13 @@ void ExpertFeedForward::Route(const MatMulWeights& router, MatrixView x, std::sp
     MatrixView logits = Scratch(scratch).Take(count, experts.count);
     const Product product{router, logits};
     MultiplyInOrder({&product, 1}, x.Rows(first, count), access_, ops_);
+    const auto num_experts = static_cast<size_t>(experts.count);
+    logits_.resize(static_cast<size_t>(count) * num_experts);
+    ops_.ReadRows(logits, logits_);
     for (int64_t row = 0; row < count; ++row) {
       ChooseExperts(
-          {logits.row(row), static_cast<size_t>(experts.count)}, experts.normalise,
+          std::span(logits_).subspan(static_cast<size_t>(row) * num_experts, num_experts),
+          experts.normalise,
           std::span(choices_).subspan(static_cast<size_t>(first + row) * per_token, per_token));
     }
   }

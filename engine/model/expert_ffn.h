@@ -48,6 +48,7 @@ class ExpertFeedForward {
   Ops& ops_;
   WeightAccess* access_;
   // Reused from layer to layer.
+  std::vector<float> logits_;             // of the router, on the host
   std::vector<ExpertChoice> choices_;     // [T, per_token]
   std::vector<int64_t> first_of_expert_;  // [X + 1] where an expert's rows begin in the next two
   std::vector<int64_t> rows_;             // by expert, ascending in each

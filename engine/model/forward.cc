@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
+#include <vector>
 
 #include "engine/model/scratch.h"
 #include "kernels/base/check.h"
@@ -214,9 +216,9 @@ void Forward::Finish(const ModelWeights& weights, MatrixView hidden, MatrixView 
   if (projects) {
     Multiply({{weights.project_out, out}}, hidden);
   } else if (!config_.final_norm) {
-    for (int64_t row = 0; row < hidden.rows; ++row) {
-      std::copy_n(hidden.row(row), hidden.columns, out.row(row));
-    }
+    std::vector<int64_t> rows(static_cast<size_t>(hidden.rows));
+    std::iota(rows.begin(), rows.end(), 0);
+    ops_.GatherRows(hidden, rows, out);
   }
   if (config_.logit_multiplier != 1.0F) {
     ops_.Scale(config_.logit_multiplier, out);

@@ -72,10 +72,10 @@ void WalkFields(Wire& wire, T& value) {
 
 template <typename Wire, Fields<TierOptions> T>
 void WalkFields(Wire& wire, T& value) {
-  auto& [device_budget_bytes, upload_bytes_per_s, download_bytes_per_s, device_flops_per_s,
+  auto& [device_budget_bytes, gpu, upload_bytes_per_s, download_bytes_per_s, device_flops_per_s,
          disk_budget_bytes, spill_folder, weights, kv, activations, schedule, buffering,
          weight_checks, overlap, host_attention] = value;
-  wire(device_budget_bytes, upload_bytes_per_s, download_bytes_per_s, device_flops_per_s,
+  wire(device_budget_bytes, gpu, upload_bytes_per_s, download_bytes_per_s, device_flops_per_s,
        disk_budget_bytes, spill_folder, weights, kv, activations, schedule, buffering,
        weight_checks, overlap, host_attention);
 }

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& /*op
   return Absent();
 }
 
-absl::StatusOr<int64_t> FreeCudaMemory(int /*gpu*/) {
+absl::StatusOr<int64_t> GpuMemoryBytes(int /*gpu*/) {
   return Absent();
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/base/mutex.h"
 #include "kernels/base/status_macros.h"
 #include "kernels/cuda/copy_lane.h"
+#include "kernels/cuda/cublas_library.h"
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/float_matmul.h"
 #include "kernels/cuda/gpu.h"
@@ -26,8 +27,8 @@ namespace nightshift {
 namespace cuda {
 namespace {
 
-// Parts of the arena begin where large parts may.
-constexpr int64_t kArenaAlignment = int64_t{2} << 20;
+// The arena begins at a page.
+constexpr int64_t kArenaAlignment = 4096;
 // cuBLAS multiplies bf16 from here on.
 constexpr int kBf16Capability = 80;
 
@@ -185,14 +186,10 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaOptions& opti
   return cuda::CudaDevice::Create(options);
 }
 
-absl::StatusOr<int64_t> FreeCudaMemory(int gpu) {
-  RETURN_IF_ERROR(cuda::FindGpu(gpu).status());
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  RETURN_IF_ERROR(cuda::CudaStatus(cudaSetDevice(gpu), absl::StrCat("use GPU ", gpu)));
-  RETURN_IF_ERROR(cuda::CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes),
-                                   absl::StrCat("ask for free memory of GPU ", gpu)));
-  return static_cast<int64_t>(free_bytes);
+absl::StatusOr<int64_t> GpuMemoryBytes(int gpu) {
+  ASSIGN_OR_RETURN(const cudaDeviceProp found, cuda::FindGpu(gpu));
+  RETURN_IF_ERROR(cuda::LoadCublasLibrary().status());
+  return static_cast<int64_t>(found.totalGlobalMem);
 }
 
 }  // namespace nightshift

@@ -140,11 +140,19 @@ T* CudaOps::Stage(const char* op, std::span<const T> values) {
   return staged;
 }
 
+void CudaOps::Touch(const WeightShardView& shard) {
+  launcher_.Touch(shard.data, shard.panels() * PanelBytes(shard.dtype, shard.inputs), false);
+}
+
 void CudaOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> ids,
                               bool accumulate, MatrixView out) {
   CHECK_EQ(out.rows, static_cast<int64_t>(ids.size()));
   CHECK_EQ(out.columns, table.inputs);
   if (!Begin("EmbeddingGather", Staging::RoomFor<int32_t>(ids.size()))) return;
+  for (const WeightShardView& shard : table.shards) {
+    Touch(shard);
+  }
+  launcher_.Touch(out, true);
   const int32_t* staged = Stage("EmbeddingGather", ids);
   for (const WeightShardView& shard : table.shards) {
     LaunchGather(launcher_, {.weight = DeviceWeightOf(shard),
@@ -158,6 +166,8 @@ void CudaOps::EmbeddingGather(const WeightView& table, std::span<const int32_t> 
 void CudaOps::RmsNorm(MatrixView x, const float* weight, float epsilon, MatrixView out) {
   CheckSameShape(x, out);
   if (!Begin("RmsNorm", 0)) return;
+  launcher_.Touch(x, false);
+  launcher_.Touch(out, true);
   LaunchRmsNorm(launcher_, {.x = x, .out = out, .weight = weight, .epsilon = epsilon});
 }
 
@@ -165,6 +175,8 @@ void CudaOps::LayerNorm(MatrixView x, const float* weight, const float* bias, fl
                         MatrixView out) {
   CheckSameShape(x, out);
   if (!Begin("LayerNorm", 0)) return;
+  launcher_.Touch(x, false);
+  launcher_.Touch(out, true);
   LaunchLayerNorm(launcher_,
                   {.x = x, .out = out, .weight = weight, .bias = bias, .epsilon = epsilon});
 }
@@ -172,6 +184,7 @@ void CudaOps::LayerNorm(MatrixView x, const float* weight, const float* bias, fl
 void CudaOps::HeadRmsNorm(MatrixView x, int64_t head_width, const float* weight, float epsilon) {
   CHECK_EQ(x.columns % head_width, 0);
   if (!Begin("HeadRmsNorm", 0)) return;
+  launcher_.Touch(x, true);
   LaunchRmsNorm(launcher_, {.x = x,
                             .out = x,
                             .heads = x.columns / head_width,
@@ -187,6 +200,9 @@ void CudaOps::MatMul(const MatMulArgs& args) {
   CHECK_EQ(weight.first_output % kPanelOutputs, 0);
   CHECK_LE(weight.first_output + weight.outputs, args.out.columns);
   if (!Begin("MatMul", 0)) return;
+  Touch(weight);
+  launcher_.Touch(args.x, false);
+  launcher_.Touch(args.out.Columns(weight.first_output, weight.outputs), true);
   if (IsFloat(weight.dtype)) {
     float_matmul_.Multiply(compute_type_, args, launcher_);
     return;
@@ -210,6 +226,7 @@ void CudaOps::Rope(const RopeArgs& args) {
                          Staging::RoomFor<int32_t>(args.positions.size()))) {
     return;
   }
+  launcher_.Touch(args.x, true);
   LaunchRope(launcher_, {.x = args.x,
                          .heads = args.heads,
                          .head_width = args.head_width,
@@ -228,6 +245,11 @@ void CudaOps::StoreKv(const StoreKvArgs& args) {
   CheckSpans(args.spans, args.k.rows);
   const std::vector<PageRun> runs = ListRuns(args.spans);
   if (!Begin("StoreKv", Staging::RoomFor<PageRun>(runs.size()))) return;
+  launcher_.Touch(args.k, false);
+  launcher_.Touch(args.v, false);
+  for (const PageRun& run : runs) {
+    launcher_.Touch(run.page, layout.page_bytes(), true);
+  }
   LaunchStoreKv(launcher_, {.k = args.k,
                             .v = args.v,
                             .layout = DevicePageLayoutOf(layout),
@@ -262,6 +284,11 @@ void CudaOps::Attention(const AttentionArgs& args) {
     bytes += Staging::RoomFor<QueryBlock>(plan.blocks.size());
   }
   if (!Begin("Attention", bytes)) return;
+  launcher_.Touch(args.q, false);
+  launcher_.Touch(args.out, true);
+  for (const std::byte* page : pages) {
+    if (page != nullptr) launcher_.Touch(page, layout.page_bytes(), false);
+  }
   DeviceAttentionArgs device = {.q = args.q,
                                 .out = args.out,
                                 .layout = DevicePageLayoutOf(layout),
@@ -278,26 +305,38 @@ void CudaOps::Attention(const AttentionArgs& args) {
 }
 
 void CudaOps::Activate(Activation activation, MatrixView x) {
-  if (Begin("Activate", 0)) LaunchActivate(launcher_, activation, x, {});
+  if (!Begin("Activate", 0)) return;
+  launcher_.Touch(x, true);
+  LaunchActivate(launcher_, activation, x, {});
 }
 
 void CudaOps::GatedActivate(Activation activation, MatrixView gate, MatrixView up) {
   CheckSameShape(gate, up);
-  if (Begin("GatedActivate", 0)) LaunchActivate(launcher_, activation, gate, up);
+  if (!Begin("GatedActivate", 0)) return;
+  launcher_.Touch(gate, true);
+  launcher_.Touch(up, false);
+  LaunchActivate(launcher_, activation, gate, up);
 }
 
 void CudaOps::Scale(float factor, MatrixView x) {
-  if (Begin("Scale", 0)) LaunchScale(launcher_, factor, x);
+  if (!Begin("Scale", 0)) return;
+  launcher_.Touch(x, true);
+  LaunchScale(launcher_, factor, x);
 }
 
 void CudaOps::AddScaled(MatrixView x, float factor, MatrixView out) {
   CheckSameShape(x, out);
-  if (Begin("AddScaled", 0)) LaunchAddScaled(launcher_, x, factor, out);
+  if (!Begin("AddScaled", 0)) return;
+  launcher_.Touch(x, false);
+  launcher_.Touch(out, true);
+  LaunchAddScaled(launcher_, x, factor, out);
 }
 
 void CudaOps::SoftCap(float cap, MatrixView x) {
   CHECK(cap > 0.0F);
-  if (Begin("SoftCap", 0)) LaunchSoftCap(launcher_, cap, x);
+  if (!Begin("SoftCap", 0)) return;
+  launcher_.Touch(x, true);
+  LaunchSoftCap(launcher_, cap, x);
 }
 
 void CudaOps::AddScaledRows(MatrixView x, std::span<const int64_t> rows,
@@ -312,6 +351,8 @@ void CudaOps::AddScaledRows(MatrixView x, std::span<const int64_t> rows,
                                   Staging::RoomFor<float>(factors.size()))) {
     return;
   }
+  launcher_.Touch(x, false);
+  launcher_.Touch(out, true);
   const int64_t* staged = Stage("AddScaledRows", rows);
   LaunchAddScaledRows(launcher_, x, staged, Stage("AddScaledRows", factors), out);
 }
@@ -323,6 +364,8 @@ void CudaOps::GatherRows(MatrixView x, std::span<const int64_t> rows, MatrixView
     CHECK(row >= 0 && row < x.rows);
   }
   if (!Begin("GatherRows", Staging::RoomFor<int64_t>(rows.size()))) return;
+  launcher_.Touch(x, false);
+  launcher_.Touch(out, true);
   LaunchGatherRows(launcher_, x, Stage("GatherRows", rows), out);
 }
 
@@ -398,6 +441,7 @@ void CudaOps::ReduceRequests(const HeadReduceArgs& args, size_t first, size_t la
                                Staging::RoomFor<Candidate>(num_candidates))) {
     return;
   }
+  launcher_.Touch(args.logits, false);
   const auto candidates = staging_->Take<Candidate>(num_candidates);
   const auto unadjusted = staging_->Take<float>(adjustments.size());
   const LogitAdjustment* staged = Stage("HeadReduce", std::span<const LogitAdjustment>(adjustments));

@@ -67,6 +67,7 @@ class CudaOps : public Ops {
   bool Begin(const char* op, size_t bytes);
   template <typename T>
   T* Stage(const char* op, std::span<const T> values);
+  void Touch(const WeightShardView& shard);
   // Requests [first, last) of a head call, whose adjusted logits fit the scratch memory.
   void ReduceRequests(const HeadReduceArgs& args, size_t first, size_t last);
   size_t AdjustedRequests(const HeadReduceArgs& args, size_t first) const;

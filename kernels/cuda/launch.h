@@ -4,9 +4,13 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <cuda_runtime.h>
 #include <device_launch_parameters.h>
+
+#include "kernels/tensor_view.h"
 
 namespace nightshift::cuda {
 
@@ -20,6 +24,20 @@ class Launcher {
   template <typename... Parameters>
   void Launch(const char* name, dim3 blocks, int threads, void (*kernel)(Parameters...),
               const std::type_identity_t<Parameters>&... arguments);
+
+  // Says that the next launch, or what its op launches behind it, reads or writes this device memory:
+  // for the emulator, which looks for works of other streams that do so without a fence between.
+#if defined(CUDA_EMULATOR)
+  void Touch(const void* address, int64_t bytes, bool writes) {
+    if (bytes > 0) accesses_.push_back({address, static_cast<size_t>(bytes), writes});
+  }
+#else
+  void Touch(const void* /*address*/, int64_t /*bytes*/, bool /*writes*/) {}
+#endif
+  void Touch(const MatrixView& x, bool writes) {
+    const int64_t floats = x.rows == 0 ? 0 : (x.rows - 1) * x.stride + x.columns;
+    Touch(x.data, floats * static_cast<int64_t>(sizeof(float)), writes);
+  }
 
   cudaStream_t stream() const { return stream_; }
   // Keeps the first error and which step it was.
@@ -35,6 +53,9 @@ class Launcher {
   cudaStream_t stream_;
   cudaError_t error_ = cudaSuccess;
   const char* failed_step_ = "";
+#if defined(CUDA_EMULATOR)
+  std::vector<cuda_emulator::Access> accesses_;  // of the next launch
+#endif
 };
 
 #if defined(__CUDACC__)
@@ -54,6 +75,7 @@ void Launcher::Launch(const char* name, dim3 blocks, int threads, void (*kernel)
                       const std::type_identity_t<Parameters>&... arguments) {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
   Note(name, cuda_emulator::LaunchGrid(stream_, name, blocks, static_cast<unsigned int>(threads),
+                                       std::exchange(accesses_, {}),
                                        [=] { kernel(arguments...); }));
 }
 

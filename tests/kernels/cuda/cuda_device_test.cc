@@ -53,7 +53,7 @@ TEST(CudaRefusalTest, SaysWhatIsNotThere) {
   EXPECT_THAT(create({.gpu = 2, .memory_bytes = kMiB}),
               StatusIs(kMissing, "use GPU 2: this machine has 2 (0: Emulated GPU 0, compute "
                                  "capability 9.0, 0.2 GiB; 1: Emulated GPU 1"));
-  EXPECT_THAT(FreeCudaMemory(-1), StatusIs(kMissing, "use GPU -1"));
+  EXPECT_THAT(GpuMemoryBytes(-1), StatusIs(kMissing, "use GPU -1"));
   SetMachine({.major = 7, .minor = 0});
   EXPECT_THAT(create(plain), StatusIs(kMissing, "the least compute capability is 7.5"));
   SetMachine({});
@@ -174,6 +174,23 @@ TEST_F(CudaDeviceTest, AFaultOfAKernelIsTheAnswerOfTheWaitAndOfCopies) {
   std::vector<std::byte> back(4096);
   EXPECT_THAT(device_->Download(part, back),
               StatusIs(absl::StatusCode::kInternal, "cudaErrorIllegalAddress"));
+}
+
+using CudaDeviceDeathTest = CudaDeviceTest;
+
+TEST_F(CudaDeviceDeathTest, AnUploadToWhatOpsUseNeedsAWait) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ASSERT_OK_AND_ASSIGN(const auto part, device_->arena()->Take(4096));
+  const MatrixView x{reinterpret_cast<float*>(part.data()), 4, 16, 16};
+  const std::vector<std::byte> from = Pattern(16);
+  const auto upload_behind_op = [&] {
+    device_->ops(ComputeType::kF32).Scale(2.0F, x);
+    device_->Upload(from, part.first(16)).IgnoreError();
+  };
+  EXPECT_DEATH(upload_behind_op(), "no fence between \"Scale\" .* and \"copy to the device\"");
+  device_->ops(ComputeType::kF32).Scale(2.0F, x);
+  EXPECT_OK(device_->Wait());
+  EXPECT_OK(device_->Upload(from, part.first(16)));
 }
 
 // --- Products of floats.

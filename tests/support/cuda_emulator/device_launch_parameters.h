@@ -9,6 +9,8 @@
 #include <cstring>
 #include <functional>
 #include <utility>
+#include <vector>
+#include <utility>
 
 #include "tests/support/cuda_emulator/cuda_runtime.h"
 #include "tests/support/cuda_emulator/grid.h"
@@ -77,10 +79,11 @@ using std::min;
 namespace nightshift::cuda_emulator {
 
 inline cudaError_t LaunchGrid(cudaStream_t stream, const char* name, dim3 blocks, dim3 threads,
-                              std::function<void()> thread) {
-  return EnqueueKernel(stream, name, [name, blocks, threads, thread = std::move(thread)] {
-    RunGrid(name, blocks, threads, thread);
-  });
+                              std::vector<Access> accesses, std::function<void()> thread) {
+  return EnqueueKernel(stream, name, std::move(accesses),
+                       [name, blocks, threads, thread = std::move(thread)] {
+                         RunGrid(name, blocks, threads, thread);
+                       });
 }
 
 }  // namespace nightshift::cuda_emulator
