@@ -21,6 +21,7 @@
 #include "kernels/base/printable_text.h"
 #include "kernels/base/status_macros.h"
 #include "server/daemon.h"
+#include "server/device_choice.h"
 #include "server/memory_limit.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -92,15 +93,19 @@ absl::StatusOr<std::string> MeasureEngine(const CommandLine& line) {
     RETURN_IF_ERROR(CheckNoFile(line.timeline_path));
     RETURN_IF_ERROR(CheckWritable(line.timeline_path));
   }
+  BenchOptions bench = line.bench;
+  RETURN_IF_ERROR(ChooseDevice(bench.device, bench.engine.compute_type,
+                               bench.engine.sparse_attention, bench.engine.tiers)
+                      .status());
   const RealClock clock;
   const int64_t start_us = clock.MonotonicMicros();
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(line.bench.engine));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Create(bench.engine));
   const double load_s = static_cast<double>(clock.MonotonicMicros() - start_us) * 1e-6;
-  ASSIGN_OR_RETURN(const BenchReport report, RunBench(line.bench, *engine, clock, load_s));
+  ASSIGN_OR_RETURN(const BenchReport report, RunBench(bench, *engine, clock, load_s));
   if (has_timeline) {
     RETURN_IF_ERROR(WriteNewFile(line.timeline_path, ChromeTrace(report.steps)));
   }
-  return line.json ? BenchJson(line.bench, report) : BenchText(line.bench, report);
+  return line.json ? BenchJson(bench, report) : BenchText(bench, report);
 }
 
 ExitCode Bench(const CommandLine& line) {

@@ -590,6 +590,7 @@ absl::Status Resolve(const Written& written, Options& options) {
   if (tiers.spill_folder.empty()) {
     tiers.spill_folder = options.state_directory;
   }
+  ASSIGN_OR_RETURN(options.device, ReadDeviceFlags(tiers));
   ASSIGN_OR_RETURN(options.tiers, ReadTierFlags(tiers));
   if (written.plans != "auto" && written.plans != "off") {
     return absl::InvalidArgumentError(
@@ -620,6 +621,7 @@ absl::Status ResolveBench(const Written& written, BenchOptions& bench) {
                    ReadKvType(written.kv_type, /*may_be_auto=*/false));
   engine.kv_type = KvTypeOf(kv_type);
   RETURN_IF_ERROR(CheckSparseAttention(engine.sparse_attention));
+  ASSIGN_OR_RETURN(bench.device, ReadDeviceFlags(written.tiers));
   ASSIGN_OR_RETURN(engine.tiers, ReadTierFlags(written.tiers));
   if (!written.disk_backend.empty()) {
     for (const DiskBackend backend : {DiskBackend::kIoUring, DiskBackend::kThreads}) {

@@ -35,6 +35,7 @@ struct Options {
   // Of that, for weights; the rest of the model is read from disk in every sweep. -1: the engine
   // plans it (engine/memory_plan.h).
   int64_t weight_budget_bytes = -1;
+  DeviceChoice device;  // fixes tiers.gpu at start
   TierOptions tiers;    // spill_folder empty: state_directory
   int64_t threads = 0;  // compute threads; 0: one a core
   ComputeType compute_type = ComputeType::kBF16;

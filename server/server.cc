@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "kernels/base/log.h"
 #include "kernels/base/log_format.h"
 #include "kernels/base/status_macros.h"
+#include "server/device_choice.h"
 #include "server/http/daemon_status.h"
 #include "server/http/metrics_page.h"
 #include "server/http/readiness_page.h"
@@ -99,6 +101,12 @@ absl::Status OfOption(absl::string_view option, const absl::Status& status) {
 absl::Status FindHardware(const Options& options, RunnerOptions& runner) {
   if (!options.plans) {
     runner.why_no_hardware = "planning is off (--plan off): the daemon's options hold";
+    return absl::OkStatus();
+  }
+  if (runner.engine.tiers.gpu.has_value() && options.hardware.empty()) {
+    runner.why_no_hardware =
+        "a GPU computes, and what nightshift calibrate measures is the CPU; name a profile of such a "
+        "machine with --hardware, as t4; until then the daemon's options hold";
     return absl::OkStatus();
   }
   absl::StatusOr<HardwareProfile> profile = options.hardware.empty()
@@ -201,6 +209,10 @@ void LogUnservable(const ModelCatalog& catalog) {
 absl::Status Server::Check(const Options& options) {
   RETURN_IF_ERROR(CheckPacks(options));
   RunnerOptions runner;
+  runner.engine.tiers = options.tiers;
+  RETURN_IF_ERROR(ChooseDevice(options.device, options.compute_type, options.sparse_attention,
+                               runner.engine.tiers)
+                      .status());
   RETURN_IF_ERROR(FindHardware(options, runner));
   RETURN_IF_ERROR(OfOption("--access-file", AccessControl::Create(options.access_file).status()));
   if (!options.tls.certificate.empty()) {
@@ -227,6 +239,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Se
   LogUnservable(*server->catalog_);
   RunnerOptions runner =
       MakeRunnerOptions(options, MakeRpcLimits(options).parse, server->state_->path());
+  ASSIGN_OR_RETURN(const std::string device,
+                   ChooseDevice(options.device, options.compute_type, options.sparse_attention,
+                                runner.engine.tiers));
+  LOG(INFO) << "device computes_on=\"" << device << "\"";
   RETURN_IF_ERROR(FindHardware(options, runner));
   server->tenants_ = std::make_unique<TenantLimits>(*server->access_, server->clock_,
                                                     options.max_uploads);

@@ -61,10 +61,13 @@ absl::Status ReadShareFlag(const char* key, const std::string& text, TierShares&
 
 std::vector<TierFlag> ListTierFlags(TierFlags& flags) {
   return {
+      {"device", &flags.device,
+       "what computes: cpu; cuda, a GPU or nothing; or auto, a GPU if one can be used, else the CPU"},
+      {"gpu", &flags.gpu, "which one, as CUDA counts them"},
       {"device-budget", &flags.device_budget,
-       "bytes of a device with memory of its own, made of this machine's: for trying other "
-       "machines' shapes (default: one memory)"},
-      {"upload-rate", &flags.upload_rate, "of that device, bytes a second, as 8GiB"},
+       "bytes of the GPU's memory (default: 85 % of it); on the CPU of a device with memory of its "
+       "own, made of this machine's: for trying other machines' shapes (default: one memory)"},
+      {"upload-rate", &flags.upload_rate, "of such a device, bytes a second, as 8GiB"},
       {"download-rate", &flags.download_rate, "of that device, bytes a second"},
       {"device-flops", &flags.device_flops, "of that device, operations a second, as 2e12"},
       {"spill-budget", &flags.spill_budget,
@@ -86,6 +89,18 @@ std::vector<TierFlag> ListTierFlags(TierFlags& flags) {
       {"attention", &flags.attention,
        "device; or host, for decoding requests whose keys lie beside the device"},
   };
+}
+
+absl::StatusOr<DeviceChoice> ReadDeviceFlags(const TierFlags& flags) {
+  DeviceChoice choice;
+  RETURN_IF_ERROR(ReadChoice<DeviceKind>(
+      "device", flags.device,
+      {{"cpu", DeviceKind::kCpu}, {"auto", DeviceKind::kAuto}, {"cuda", DeviceKind::kCuda}},
+      choice.kind));
+  if (!absl::SimpleAtoi(flags.gpu, &choice.gpu) || choice.gpu < 0) {
+    return WrongFlag("gpu", flags.gpu, "a number, 0 the first one");
+  }
+  return choice;
 }
 
 absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags) {

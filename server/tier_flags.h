@@ -9,10 +9,13 @@
 #include "absl/status/statusor.h"
 
 #include "engine/tier_options.h"
+#include "server/device_choice.h"
 
 namespace nightshift {
 
 struct TierFlags {
+  std::string device = "cpu";
+  std::string gpu = "0";
   std::string device_budget;
   std::string upload_rate;
   std::string download_rate;
@@ -42,7 +45,10 @@ std::vector<TierFlag> ListTierFlags(TierFlags& flags);
 // INVALID_ARGUMENT naming flag and text.
 absl::Status ReadShareFlag(const char* key, const std::string& text, TierShares& shares);
 
-// What they say. Errors: INVALID_ARGUMENT naming flag and text.
+// Which device they ask for. Errors: INVALID_ARGUMENT naming flag and text.
+absl::StatusOr<DeviceChoice> ReadDeviceFlags(const TierFlags& flags);
+
+// What the others say. Errors: INVALID_ARGUMENT naming flag and text.
 absl::StatusOr<TierOptions> ReadTierFlags(const TierFlags& flags);
 
 }  // namespace nightshift

@@ -11,11 +11,13 @@
 
 #include "engine/engine.h"
 #include "kernels/base/clock.h"
+#include "server/device_choice.h"
 
 namespace nightshift {
 
 struct BenchOptions {
   EngineOptions engine;         // pack_path: MODEL
+  DeviceChoice device;          // fixes engine.tiers.gpu before the run
   int64_t requests = 256;       // of the job
   int64_t prompt_tokens = 512;  // of each
   int64_t output_tokens = 32;   // of each; 0: the prompts are scored
