@@ -26,6 +26,8 @@ CACHE = pathlib.Path(os.environ.get("NIGHTSHIFT_CACHE", pathlib.Path.home() / ".
 PACKS = BUILD / "tests" / "e2e" / "packs"
 MIB = 1 << 20
 LIMIT_S = 300
+# A user's own client.toml and what was measured of the machine have no part in a test.
+NEW_HOME = tempfile.TemporaryDirectory(prefix="nightshift-home-")
 
 
 def import_pack(source, name, *options):
@@ -71,8 +73,7 @@ def start_client(*arguments, address=None):
 
 def client_environment(address):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NIGHTSHIFT_")}
-    # A user's own client.toml and what was measured of the machine have no part in a test.
-    environment |= {"XDG_CONFIG_HOME": "/nowhere", "XDG_CACHE_HOME": "/nowhere"}
+    environment |= {"XDG_CONFIG_HOME": NEW_HOME.name, "XDG_CACHE_HOME": NEW_HOME.name}
     if address:
         environment["NIGHTSHIFT_ADDRESS"] = address
     return environment
