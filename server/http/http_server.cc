@@ -16,8 +16,11 @@
 namespace nightshift {
 namespace {
 
-constexpr size_t kThreads = 4;
-constexpr time_t kReadSeconds = 5;
+// A connection holds a thread while it is open. One that says nothing is closed after
+// kSilentSeconds, so that a crowd of them delays an answer by seconds only.
+constexpr size_t kThreads = 64;
+constexpr time_t kSilentSeconds = 1;
+constexpr time_t kReadSeconds = 2;
 constexpr size_t kMaxRequestBytes = 64 << 10;
 
 struct HostPort {
@@ -95,7 +98,7 @@ std::unique_ptr<httplib::Server> MakeServer(HttpRoutes routes) {
   server->set_socket_options(SetSocketOptions);
   server->set_read_timeout(kReadSeconds);
   server->set_write_timeout(kReadSeconds);
-  server->set_keep_alive_timeout(kReadSeconds);
+  server->set_keep_alive_timeout(kSilentSeconds);
   server->set_payload_max_length(kMaxRequestBytes);
   server->set_default_headers(
       {{"X-Content-Type-Options", "nosniff"},

@@ -1,12 +1,20 @@
 #include "server/http/http_server.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include "absl/strings/numbers.h"
+
+#include "kernels/base/file_descriptor.h"
 #include "tests/support/status_matchers.h"
 
 namespace nightshift {
@@ -67,6 +75,27 @@ TEST_F(HttpServerTest, RefusesNamesThatAreNotLoopbacks) {
     ASSERT_TRUE(result) << host;
     EXPECT_EQ(result->status, 203) << host;
   }
+}
+
+TEST_F(HttpServerTest, AnswersBesideACrowdThatSaysNothing) {
+  int port = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(server_->url().substr(server_->url().rfind(':') + 1), &port));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(silent.back().get(),
+                        static_cast<const sockaddr*>(static_cast<const void*>(&address)),
+                        sizeof(address)),
+              0);
+  }
+  client_->set_read_timeout(60);
+  const httplib::Result result = client_->Get("/here");
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, 203);
 }
 
 TEST_F(HttpServerTest, APortHasOneServer) {
