@@ -385,6 +385,10 @@ void Server::Reload() {
     return;
   }
   const std::shared_ptr<const AccessList> list = access_->current();
+  if (list != nullptr && list->entries().empty()) {
+    LOG(WARNING) << "access_file_empty action=\"nobody may call: give it a line (nightshiftd "
+                    "make-token), then SIGHUP\"";
+  }
   LOG(INFO) << "reloaded access_entries=" << (list == nullptr ? 0 : list->entries().size());
 }
 
