@@ -263,7 +263,9 @@ class AttentionBlock {
     });
     __syncthreads();
     const int query = thread() / kParts;
-    const float* part = shared_.weights + query * kSlabStride + thread() % kParts * kPartKeys;
+    // Threads beyond the queries have none: an address there is not to be made.
+    const float* part = shared_.weights + min(query, kQueries - 1) * kSlabStride +
+                        thread() % kParts * kPartKeys;
     if (query < kQueries) {
       float max = -INFINITY;
       for (int i = 0; i < kPartKeys; ++i) {
